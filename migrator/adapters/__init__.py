@@ -1,0 +1,1 @@
+"""What touches the world: file systems, processes, engines, ledger, catalog, output."""

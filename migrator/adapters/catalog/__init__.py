@@ -1,0 +1,1 @@
+"""Catalogs and manifests: Parquet files queried with DuckDB."""

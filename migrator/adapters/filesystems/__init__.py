@@ -1,0 +1,1 @@
+"""File systems that are migrated from and to."""

@@ -1,0 +1,1 @@
+"""The SQLite ledger, by SQLAlchemy and Alembic."""

@@ -1,0 +1,1 @@
+"""Tables, JSON, HTML and live views: how facts are shown."""

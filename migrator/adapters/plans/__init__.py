@@ -1,0 +1,1 @@
+"""Plan documents and their chunk lists on disk."""

@@ -1,0 +1,127 @@
+"""The content of site.toml, checked and with every default filled in."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from migrator.domain.units import DAY_S, GIB
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SiteSection:
+    """Where the site keeps its things. Relative paths are relative to site.toml."""
+
+    name: str
+    state_dir: Path
+    plans_dir: Path
+    hooks_dir: Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceSection:
+    """The file system that is left. `gluster` is the gluster command to ask (a wrapper where it lives elsewhere)."""
+
+    kind: str
+    mount: Path
+    volume: str | None = None
+    via: str = "auto"
+    gluster: str = "gluster"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetSection:
+    """The file system that is filled. `path` lies below the mount; trees keep their relative paths there."""
+
+    kind: str
+    mount: Path
+    path: str = ""
+    inodes_free: int | None = None
+
+    @property
+    def root(self) -> Path:
+        """Where the trees go."""
+        return self.mount / self.path if self.path else self.mount
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UsersSection:
+    """Which directories move as one unit."""
+
+    trees: tuple[str, ...]
+    map: Path | None = None
+    exclude: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchSection:
+    """Limits of one batch; a tree that is larger than them stands alone."""
+
+    max_bytes: int = 20 * 1024 * GIB
+    max_files: int = 20_000_000
+    max_users: int = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransferSection:
+    """How streams work. `bwlimit_bytes_per_s` is for all streams together; None: no limit."""
+
+    engine: str = "rsync"
+    jobs: int = 4
+    chunk_size_bytes: int = 4 * GIB
+    chunk_files: int = 5000
+    bwlimit_bytes_per_s: int | None = None
+    tries: int = 3
+    stall_timeout_s: float = 600.0
+    sample_interval_s: float = 5.0
+    reserve_bytes: int = GIB
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReapSection:
+    """What is tiny; the reaping of old and tiny files builds on it."""
+
+    smaller_than_bytes: int = 4096
+    older_than_s: int = 365 * DAY_S
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifySection:
+    """How content is compared: `sample` is the share of the files (1.0: all)."""
+
+    digest: str = "xxh3_128"
+    sample: float = 1.0
+    workers: int = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Site:
+    """One migration, as site.toml describes it."""
+
+    file: Path
+    site: SiteSection
+    source: SourceSection
+    target: TargetSection
+    users: UsersSection
+    batch: BatchSection = field(default_factory=BatchSection)
+    transfer: TransferSection = field(default_factory=TransferSection)
+    reap: ReapSection = field(default_factory=ReapSection)
+    verify: VerifySection = field(default_factory=VerifySection)
+
+    @property
+    def ledger_file(self) -> Path:
+        """The SQLite database."""
+        return self.site.state_dir / "ledger.db"
+
+    @property
+    def catalogs_dir(self) -> Path:
+        """One directory per scan."""
+        return self.site.state_dir / "catalogs"
+
+    @property
+    def runs_dir(self) -> Path:
+        """One directory per invocation, with logs, argv and output."""
+        return self.site.state_dir / "runs"
+
+    @property
+    def manifests_dir(self) -> Path:
+        """One directory per verification."""
+        return self.site.state_dir / "manifests"

@@ -1,0 +1,47 @@
+"""Events: what operators are shown and what the ledger keeps of a migration's course."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class EventKind(StrEnum):
+    """What happened."""
+
+    SITE_CREATED = "site-created"
+    SCAN_STARTED = "scan-started"
+    SCAN_FINISHED = "scan-finished"
+    PLAN_WRITTEN = "plan-written"
+    RUN_STARTED = "run-started"
+    RUN_FINISHED = "run-finished"
+    RUN_INTERRUPTED = "run-interrupted"
+    PASS_STARTED = "pass-started"
+    PASS_FINISHED = "pass-finished"
+    POOL_STOPPED = "pool-stopped"
+    CHUNK_RETRIED = "chunk-retried"
+    CHUNK_SPLIT = "chunk-split"
+    CHUNK_FAILED = "chunk-failed"
+    ORPHAN_ENDED = "orphan-ended"
+    FILE_BAD = "file-bad"
+    VERIFY_STARTED = "verify-started"
+    VERIFY_FINISHED = "verify-finished"
+    GUARD_REFUSED = "guard-refused"
+    CAPABILITIES_PROBED = "capabilities-probed"
+
+
+class Severity(StrEnum):
+    """How much an event matters to an operator."""
+
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """One entry of the migration's log; `subject` names the batch, chunk, tree or file that it is about."""
+
+    at_s: float
+    kind: EventKind
+    severity: Severity
+    subject: str
+    message: str

@@ -1,0 +1,57 @@
+"""Paths are bytes, relative to a root, without a leading slash. Shown escaped, written percent-escaped."""
+
+from urllib.parse import quote_from_bytes, unquote_to_bytes
+
+# Readable in a code review: what is plain ASCII and no control, percent, quote or backslash stays as it is.
+_PLAIN = "".join(chr(code) for code in range(0x20, 0x7F) if chr(code) not in '%"\\')
+
+RSYNC_PATH_LIMIT_BYTES = 4096
+"""MAXPATHLEN of rsync on Linux (rsync.h): longer paths cannot be in its lists."""
+
+
+def show(path: bytes) -> str:
+    r"""A path for people: valid printable text as it is, every other byte as `\xNN`, a backslash doubled.
+
+    Never holds a control character, a terminal escape or a right-to-left mark, so it is safe in every output
+    that has its own escaping for markup. Distinct paths are shown differently.
+    """
+    shown: list[str] = []
+    for character in path.decode("utf-8", "surrogateescape"):
+        if character == "\\":
+            shown.append("\\\\")
+        elif character == " " or (character.isprintable() and not "\ud800" <= character <= "\udfff"):
+            shown.append(character)
+        else:
+            raw = character.encode("utf-8", "surrogateescape")
+            shown.extend(f"\\x{byte:02x}" for byte in raw)
+    return "".join(shown)
+
+
+def percent_escape(path: bytes) -> str:
+    """A path for plan documents: ASCII, reversible by `percent_unescape`."""
+    return quote_from_bytes(path, safe=_PLAIN)
+
+
+def percent_unescape(text: str) -> bytes:
+    """The bytes that `percent_escape` was given."""
+    return unquote_to_bytes(text)
+
+
+def parent(path: bytes) -> bytes:
+    """The directory that holds the path; `b""` for a name in the root."""
+    return path.rpartition(b"/")[0]
+
+
+def name(path: bytes) -> bytes:
+    """The last component."""
+    return path.rpartition(b"/")[2]
+
+
+def join(directory: bytes, entry: bytes) -> bytes:
+    """The path of an entry of a directory; the root is `b""`."""
+    return directory + b"/" + entry if directory else entry
+
+
+def is_beneath(path: bytes, directory: bytes) -> bool:
+    """Whether the path is the directory itself or lies in it; everything lies in the root `b""`."""
+    return not directory or path == directory or path.startswith(directory + b"/")

@@ -1,0 +1,61 @@
+"""Snapshots that a stage hands out while it works, and that an output shows."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScanProgress:
+    """How far a scan is. `by_user` holds rows and bytes per user so far."""
+
+    elapsed_s: float
+    rows: int
+    directories_waiting: int
+    problems: int
+    by_user: tuple[tuple[str, int, int], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamProgress:
+    """One stream at work."""
+
+    stream: int
+    host: str
+    chunk: int
+    tree: bytes
+    files: int
+    size_bytes: int
+    total_files: int
+    total_bytes: int
+    rate_bytes_per_s: float
+    elapsed_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunProgress:
+    """How far a run is, over all its chunks; `eta_s` is None before there is a basis."""
+
+    batch: int
+    step: str
+    elapsed_s: float
+    files: int
+    size_bytes: int
+    total_files: int
+    total_bytes: int
+    rate_bytes_per_s: float
+    rate_files_per_s: float
+    eta_s: float | None
+    bad_files: int
+    streams: tuple[StreamProgress, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifyProgress:
+    """How far a verification is."""
+
+    batch: int
+    elapsed_s: float
+    paths: int
+    total_paths: int
+    size_bytes: int
+    total_bytes: int
+    differences: int

@@ -1,0 +1,88 @@
+"""Every state machine of the ledger, with its table of transitions."""
+
+from collections.abc import Mapping
+from enum import StrEnum
+
+
+class PassKind(StrEnum):
+    """Which round of copying."""
+
+    SEED = "seed"
+    DELTA = "delta"
+    FINAL = "final"
+
+
+class PassState(StrEnum):
+    """A pass: `stopped` ones go on with the next run."""
+
+    RUNNING = "running"
+    STOPPED = "stopped"
+    DONE = "done"
+
+
+class ChunkKind(StrEnum):
+    """What a chunk's list holds, in the order in which the kinds run."""
+
+    DIRECTORIES = "directories"
+    FILES = "files"
+    LINKS = "links"
+    DIRECTORY_TIMES = "directory_times"
+
+
+CHUNK_ORDER = (ChunkKind.DIRECTORIES, ChunkKind.FILES, ChunkKind.LINKS, ChunkKind.DIRECTORY_TIMES)
+
+
+class ChunkState(StrEnum):
+    """A chunk: `split` ones are replaced by their halves; `failed` ones stand alone and are listed."""
+
+    PENDING = "pending"
+    RUNNING = "running"
+    DONE = "done"
+    SPLIT = "split"
+    FAILED = "failed"
+
+
+class AttemptState(StrEnum):
+    """An attempt: `intended` is written before the process starts."""
+
+    INTENDED = "intended"
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    INTERRUPTED = "interrupted"
+
+
+class BatchState(StrEnum):
+    """A batch, as far as it is."""
+
+    PLANNED = "planned"
+    SEEDING = "seeding"
+    SEEDED = "seeded"
+    VERIFIED = "verified"
+
+
+PASS_TRANSITIONS: Mapping[PassState, frozenset[PassState]] = {
+    PassState.RUNNING: frozenset({PassState.STOPPED, PassState.DONE}),
+    PassState.STOPPED: frozenset({PassState.RUNNING}),
+    PassState.DONE: frozenset(),
+}
+CHUNK_TRANSITIONS: Mapping[ChunkState, frozenset[ChunkState]] = {
+    ChunkState.PENDING: frozenset({ChunkState.RUNNING}),
+    ChunkState.RUNNING: frozenset({ChunkState.PENDING, ChunkState.DONE, ChunkState.SPLIT, ChunkState.FAILED}),
+    ChunkState.DONE: frozenset(),
+    ChunkState.SPLIT: frozenset(),
+    ChunkState.FAILED: frozenset({ChunkState.PENDING}),
+}
+ATTEMPT_TRANSITIONS: Mapping[AttemptState, frozenset[AttemptState]] = {
+    AttemptState.INTENDED: frozenset({AttemptState.RUNNING, AttemptState.FAILED, AttemptState.INTERRUPTED}),
+    AttemptState.RUNNING: frozenset({AttemptState.SUCCEEDED, AttemptState.FAILED, AttemptState.INTERRUPTED}),
+    AttemptState.SUCCEEDED: frozenset(),
+    AttemptState.FAILED: frozenset(),
+    AttemptState.INTERRUPTED: frozenset(),
+}
+BATCH_TRANSITIONS: Mapping[BatchState, frozenset[BatchState]] = {
+    BatchState.PLANNED: frozenset({BatchState.SEEDING}),
+    BatchState.SEEDING: frozenset({BatchState.SEEDED}),
+    BatchState.SEEDED: frozenset({BatchState.VERIFIED}),
+    BatchState.VERIFIED: frozenset({BatchState.SEEDED}),
+}

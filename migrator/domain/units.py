@@ -1,0 +1,49 @@
+"""Sizes, durations and rates: constants, and how they are shown. Parsing lives in `migrator.config`."""
+
+KIB = 1024
+MIB = 1024 * KIB
+GIB = 1024 * MIB
+TIB = 1024 * GIB
+PIB = 1024 * TIB
+
+MINUTE_S = 60
+HOUR_S = 60 * MINUTE_S
+DAY_S = 24 * HOUR_S
+YEAR_S = 365 * DAY_S
+NS_PER_S = 1_000_000_000
+
+_SIZE_STEPS = ((PIB, "PiB"), (TIB, "TiB"), (GIB, "GiB"), (MIB, "MiB"), (KIB, "KiB"))
+_DURATION_STEPS = ((DAY_S, "d"), (HOUR_S, "h"), (MINUTE_S, "min"), (1, "s"))
+
+
+def format_size(size_bytes: float) -> str:
+    """Show bytes with one decimal in binary units: `1536` becomes `1.5 KiB`."""
+    for step, name in _SIZE_STEPS:
+        if abs(size_bytes) >= step:
+            return f"{size_bytes / step:.1f} {name}"
+    return f"{size_bytes:.0f} B"
+
+
+def format_rate(rate_bytes_per_s: float) -> str:
+    """Show a byte rate: `1048576` becomes `1.0 MiB/s`."""
+    return f"{format_size(rate_bytes_per_s)}/s"
+
+
+def format_duration(duration_s: float) -> str:
+    """Show seconds in the two largest units that count: `93784` becomes `1 d 2 h`."""
+    if duration_s < 10:
+        return f"{duration_s:.1f} s"
+    left = round(duration_s)
+    shown: list[str] = []
+    for step, name in _DURATION_STEPS:
+        count, left = divmod(left, step)
+        if count:
+            shown.append(f"{count} {name}")
+        if len(shown) == 2 or (shown and not count):
+            break
+    return " ".join(shown)
+
+
+def format_count(count: int) -> str:
+    """Show a count with thousands separated: `1234567` becomes `1,234,567`."""
+    return f"{count:,}"

@@ -1,0 +1,72 @@
+"""What a comparison of both sides found."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class DifferenceKind(StrEnum):
+    """How a path of the source and of the target differ."""
+
+    MISSING = "missing"
+    EXTRA = "extra"
+    TYPE = "type"
+    SIZE = "size"
+    CONTENT = "content"
+    MTIME = "mtime"
+    OWNER = "owner"
+    MODE = "mode"
+    SYMLINK_TARGET = "symlink-target"
+    DEVICE = "device"
+    ACL = "acl"
+    XATTR = "xattr"
+    HARD_LINKS = "hard-links"
+    SPARSENESS = "sparseness"
+    UNREADABLE = "unreadable"
+    CHANGED = "changed-while-read"
+    UNPROVEN = "unproven"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """One difference at one path, both sides in words."""
+
+    path: bytes
+    kind: DifferenceKind
+    source: str
+    target: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DigestPolicy:
+    """Which files have their content compared: `share` of them (1.0: all), chosen by a seeded hash of the path."""
+
+    algorithm: str
+    share: float
+    seed: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerificationRecord:
+    """The closing facts of one verification. `whole` needs both sides read without error and the source healthy.
+
+    `expected` counts, by kind, what the target is known not to keep: no difference, and no silence either.
+    """
+
+    id: int
+    plan: str
+    batch: int
+    started_at_s: float
+    finished_at_s: float | None
+    policy: DigestPolicy
+    paths: int
+    size_bytes: int
+    digested_files: int
+    digested_bytes: int
+    proven_gone: int
+    differences: Mapping[str, int]
+    expected: Mapping[str, int]
+    whole: bool
+    reasons: tuple[str, ...]
+    manifest: str | None
+    manifest_digest: str | None

@@ -1,0 +1,1 @@
+"""Small protocols that the stages need and the adapters fulfil. No logic."""

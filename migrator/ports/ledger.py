@@ -1,0 +1,258 @@
+"""The ledger as the stages need it. Synchronous, one writer, short transactions; times in seconds since the epoch.
+
+Every method that records may be called again after a crash with the same facts unless it says otherwise. State changes
+go through the transition tables of `migrator.domain.states`; a change that they do not allow raises LedgerCorrupt.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from migrator.domain.events import Event
+from migrator.domain.plan import Chunk, Plan, TransferCost
+from migrator.domain.scan import CatalogRecord
+from migrator.domain.site import MountIdentity, TargetCapabilities
+from migrator.domain.states import BatchState, ChunkState, PassKind, PassState
+from migrator.domain.transfer import (
+    AttemptRecord,
+    ChunkRecord,
+    FileProblem,
+    ProcessIdentity,
+    Sample,
+    StreamCounters,
+)
+from migrator.domain.verification import VerificationRecord
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SiteRecord:
+    """What `init` recorded. `site_id` is a random UUID: a plan of another site is told by it."""
+
+    site_id: str
+    name: str
+    created_at_s: float
+    source: MountIdentity
+    target: MountIdentity
+    capabilities: TargetCapabilities | None
+    capabilities_probed_at_s: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PassRecord:
+    """One pass over a batch, with its totals from the plan."""
+
+    id: int
+    plan: str
+    batch: int
+    kind: PassKind
+    state: PassState
+    started_at_s: float
+    finished_at_s: float | None
+    total_files: int
+    total_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PassTotals:
+    """Sums over the chunks of a pass that count (split ones do not, their halves do)."""
+
+    chunks: Mapping[ChunkState, int]
+    done_files: int
+    done_bytes: int
+    files: int
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRecord:
+    """One invocation of a verb that writes; `heartbeat_at_s` is renewed every few seconds while it lives."""
+
+    id: int
+    verb: str
+    pid: int
+    started_at_s: float
+    heartbeat_at_s: float
+    finished_at_s: float | None
+    exit_code: int | None
+    directory: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanRecord:
+    """A plan that was written: `path` of the document, its checksum, and the state of every batch."""
+
+    name: str
+    path: str
+    checksum: str
+    created_at_s: float
+    scan_id: int
+    batches: Mapping[int, BatchState]
+
+
+class SiteRecords(Protocol):
+    """The one row about the site."""
+
+    def read(self) -> SiteRecord | None: ...
+
+    def create(self, record: SiteRecord) -> None: ...
+
+    def update_identities(self, source: MountIdentity, target: MountIdentity) -> None: ...
+
+    def record_capabilities(self, capabilities: TargetCapabilities, at_s: float) -> None: ...
+
+
+class RunRecords(Protocol):
+    """Invocations of verbs that write."""
+
+    def start(self, *, verb: str, pid: int, at_s: float, directory: str) -> int: ...
+
+    def heartbeat(self, run_id: int, at_s: float) -> None: ...
+
+    def finish(self, run_id: int, at_s: float, exit_code: int) -> None: ...
+
+    def latest(self, verb: str | None = None) -> RunRecord | None: ...
+
+
+class ScanRecords(Protocol):
+    """Scans, by the closing record of their catalog."""
+
+    def start(self, *, catalog: str, via: str, at_s: float) -> int: ...
+
+    def finish(self, record: CatalogRecord) -> None: ...
+
+    def unfinished(self) -> CatalogRecord | None:
+        """The newest scan that has not ended, to go on with."""
+
+    def latest(self, *, finished: bool = True) -> CatalogRecord | None: ...
+
+    def all(self) -> Sequence[CatalogRecord]: ...
+
+
+class PlanRecords(Protocol):
+    """Plans and the states of their batches."""
+
+    def record(self, plan: Plan, *, path: str, checksum: str) -> None: ...
+
+    def read(self, name: str) -> PlanRecord | None: ...
+
+    def latest(self) -> PlanRecord | None: ...
+
+    def set_batch_state(self, plan: str, batch: int, state: BatchState) -> None: ...
+
+
+class PassRecords(Protocol):
+    """Passes, chunks and attempts."""
+
+    def find(self, plan: str, batch: int, kind: PassKind) -> PassRecord | None: ...
+
+    def start(self, *, plan: str, batch: int, kind: PassKind, chunks: Iterable[Chunk], at_s: float) -> PassRecord:
+        """Record the pass and all its chunks in one transaction."""
+
+    def set_state(self, pass_id: int, state: PassState, at_s: float) -> None: ...
+
+    def of_plan(self, plan: str) -> Sequence[PassRecord]: ...
+
+    def pending(self, pass_id: int, kind: str, limit: int) -> Sequence[ChunkRecord]:
+        """Chunks of one kind that wait, the largest first."""
+
+    def totals(self, pass_id: int) -> PassTotals: ...
+
+    def set_chunk_state(self, chunk_id: int, state: ChunkState) -> None: ...
+
+    def split(self, chunk_id: int, halves: Sequence[tuple[Chunk, str]]) -> Sequence[ChunkRecord]:
+        """Replace a running chunk by its halves (with their list paths; their numbers are given out by the ledger,
+        unique in the pass), in one transaction.
+        """
+
+    def next_chunk_number(self, pass_id: int) -> int: ...
+
+    def intend(self, *, chunk_id: int, token: str, host: str, engine: str, argv: Sequence[str], at_s: float) -> int:
+        """Write down an attempt before its process starts; the chunk becomes running. Returns the attempt's id."""
+
+    def started(self, attempt_id: int, process: ProcessIdentity) -> None: ...
+
+    def finish(
+        self,
+        attempt_id: int,
+        *,
+        at_s: float,
+        state: str,
+        exit_code: int | None,
+        counters: StreamCounters,
+        stderr_tail: bytes,
+        chunk_state: ChunkState,
+        problems: Sequence[FileProblem],
+    ) -> None:
+        """The result of an attempt, of its chunk and of its files, in one transaction."""
+
+    def unfinished_attempts(self, pass_id: int | None = None) -> Sequence[AttemptRecord]:
+        """Attempts that a crash left intended or running."""
+
+    def attempts_of_chunk(self, chunk_id: int) -> Sequence[AttemptRecord]: ...
+
+    def attention(self, pass_id: int) -> Sequence[FileProblem]:
+        """The bad files of a pass that no later attempt brought over."""
+
+    def vanished_count(self, pass_id: int) -> int: ...
+
+    def clear_attention(self, pass_id: int, paths: Sequence[bytes]) -> None: ...
+
+
+class SampleRecords(Protocol):
+    """Throughput over time."""
+
+    def add(self, pass_id: int, samples: Sequence[Sample]) -> None: ...
+
+    def whole(self, pass_id: int) -> Sequence[Sample]:
+        """The samples of all streams together, in order of time."""
+
+    def measured_cost(self) -> TransferCost | None:
+        """Cost per file and per byte, fitted from the finished attempts; None before there are enough."""
+
+
+class EventRecords(Protocol):
+    """The migration's log."""
+
+    def add(self, event: Event, run_id: int | None = None) -> None: ...
+
+    def latest(self, limit: int) -> Sequence[Event]: ...
+
+
+class VerificationRecords(Protocol):
+    """Verifications and where their manifests lie."""
+
+    def start(self, *, plan: str, batch: int, at_s: float) -> int: ...
+
+    def finish(self, record: VerificationRecord) -> None: ...
+
+    def latest(self, plan: str, batch: int) -> VerificationRecord | None: ...
+
+    def of_plan(self, plan: str) -> Sequence[VerificationRecord]: ...
+
+
+class Ledger(Protocol):
+    """The whole ledger, table group by table group; a stage asks for the groups that it needs."""
+
+    @property
+    def site(self) -> SiteRecords: ...
+
+    @property
+    def runs(self) -> RunRecords: ...
+
+    @property
+    def scans(self) -> ScanRecords: ...
+
+    @property
+    def plans(self) -> PlanRecords: ...
+
+    @property
+    def passes(self) -> PassRecords: ...
+
+    @property
+    def samples(self) -> SampleRecords: ...
+
+    @property
+    def events(self) -> EventRecords: ...
+
+    @property
+    def verifications(self) -> VerificationRecords: ...

@@ -1,0 +1,15 @@
+"""Plan documents on disk."""
+
+from typing import Protocol
+
+from migrator.domain.plan import Plan
+
+
+class PlanDocuments(Protocol):
+    """`plans/NAME.json`: canonical JSON with a checksum over its content."""
+
+    def write(self, plan: Plan) -> tuple[str, str]:
+        """Write atomically; returns path and checksum. A name that is taken is refused."""
+
+    def read(self, name: str) -> tuple[Plan, str]:
+        """The plan and its checksum. Raises Refused where it was edited by hand, UsageError where it is missing."""

@@ -1,0 +1,58 @@
+"""Starting other programs: an argv list, started in one place, with a timeout and a whole-process-group stop."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from migrator.domain.transfer import ProcessIdentity
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """One program to run. `timeout_s` None means: as long as it takes (streams have a stall timer instead).
+
+    `token`, where set, is put into the environment as `MIGRATOR_TOKEN`, so that every process of an attempt can be
+    found again after a crash.
+    """
+
+    argv: tuple[bytes, ...]
+    stdin: bytes = b""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    timeout_s: float | None = 60.0
+    token: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Completed:
+    """How a program ended: `exit_code` is minus the signal's number where a signal ended it."""
+
+    exit_code: int
+    stdout: bytes
+    stderr: bytes
+    timed_out: bool
+
+
+class Processes(Protocol):
+    """Starts processes in a session of their own and ends them: TERM, grace, KILL, reap."""
+
+    async def run(self, command: Command) -> Completed:
+        """Run to its end. On cancellation the whole process group is ended and reaped before the call returns.
+
+        Raises ToolFailed where the program cannot be started; a non-zero exit code is a value, not an error.
+        """
+
+    async def stream(
+        self,
+        command: Command,
+        *,
+        on_start: Callable[[ProcessIdentity], None],
+        on_stdout: Callable[[bytes], None],
+        on_stderr: Callable[[bytes], None],
+    ) -> Completed:
+        """As `run`, with output handed out in pieces as it comes (`stdout` and `stderr` of the result are empty)."""
+
+    def survivors(self, tokens: Sequence[str]) -> Mapping[str, tuple[ProcessIdentity, ...]]:
+        """Which processes on this machine still carry one of the tokens."""
+
+    async def end(self, token: str, *, grace_s: float) -> bool:
+        """End every process that carries the token; False where one is left (in D state): then wait, never restart."""

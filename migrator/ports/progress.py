@@ -1,0 +1,16 @@
+"""Where a stage says how far it is."""
+
+from typing import Protocol
+
+from migrator.domain.events import Event
+from migrator.domain.progress import RunProgress, ScanProgress, VerifyProgress
+
+
+class Progress(Protocol):
+    """Shows snapshots and events as they come. Never raises; cheap to call often."""
+
+    def show(self, snapshot: ScanProgress | RunProgress | VerifyProgress) -> None:
+        """The latest snapshot replaces the one before."""
+
+    def event(self, event: Event) -> None:
+        """An event stays on the screen."""

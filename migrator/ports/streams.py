@@ -1,0 +1,98 @@
+"""Engines turn a chunk into a command and its output into facts; executors run that command on a host, confined."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from migrator.domain.plan import ListedPath
+from migrator.domain.site import TargetCapabilities
+from migrator.domain.states import ChunkKind
+from migrator.domain.transfer import Outcome, ProcessIdentity, StreamCounters
+from migrator.ports.processes import Command, Completed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChunkWork:
+    """All that an engine needs of a chunk. Paths are relative to the source root and lie in `tree`.
+
+    `bwlimit_bytes_per_s` is this stream's share; None: no limit.
+    """
+
+    kind: ChunkKind
+    tree: bytes
+    paths: Sequence[ListedPath]
+    capabilities: TargetCapabilities
+    bwlimit_bytes_per_s: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamView:
+    """Where a stream sees the tree: absolute paths of the tree itself on both sides, inside the confinement."""
+
+    source_tree: bytes
+    target_tree: bytes
+
+
+class StreamReader(Protocol):
+    """Follows the output of one stream."""
+
+    def stdout(self, piece: bytes) -> None:
+        """Take a piece of standard output, cut anywhere."""
+
+    def stderr(self, piece: bytes) -> None:
+        """Take a piece of standard error, cut anywhere."""
+
+    @property
+    def counters(self) -> StreamCounters:
+        """What has arrived so far."""
+
+    @property
+    def stderr_tail(self) -> bytes:
+        """The last few KiB of standard error."""
+
+    def outcome(self, completed: Completed) -> Outcome:
+        """Judge the attempt, once the process has ended."""
+
+
+class Engine(Protocol):
+    """A program that copies one chunk. It starts nothing itself."""
+
+    @property
+    def name(self) -> str:
+        """As in `--engine`."""
+
+    @property
+    def program(self) -> bytes:
+        """The executable's absolute path: the confinement makes it and its libraries visible."""
+
+    def command(self, work: ChunkWork, view: StreamView) -> Command:
+        """The argv and the file list on standard input. Pure."""
+
+    def reader(self, work: ChunkWork, view: StreamView) -> StreamReader:
+        """A new reader for one attempt."""
+
+
+class Executor(Protocol):
+    """Runs streams on one host, each in a mount namespace that holds only its tree on both sides."""
+
+    @property
+    def host(self) -> str:
+        """The host's name."""
+
+    def view(self, tree: bytes) -> StreamView:
+        """Where a stream of this executor sees a tree."""
+
+    async def execute(
+        self,
+        command: Command,
+        *,
+        program: bytes,
+        tree: bytes,
+        on_start: Callable[[ProcessIdentity], None],
+        on_stdout: Callable[[bytes], None],
+        on_stderr: Callable[[bytes], None],
+    ) -> Completed:
+        """Run one stream to its end, confined to `tree`; cancellation ends every process of it first."""
+
+    async def end_orphans(self, tokens: Sequence[str]) -> Sequence[str]:
+        """End what is left of earlier attempts; returns the tokens of those that could not be ended."""

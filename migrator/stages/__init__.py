@@ -1,0 +1,1 @@
+"""The imperative shell: one module or package per stage of a migration."""
