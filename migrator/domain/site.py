@@ -2,6 +2,9 @@
 
 from dataclasses import dataclass
 
+SENTINEL_NAME = b".migrator-sentinel"
+"""The file that `init` leaves in the root of both file systems. It is no data: no scan lists it, nothing copies it."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MountIdentity:
