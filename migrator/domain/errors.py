@@ -68,3 +68,7 @@ class Interrupted(MigratorError):
 
 class ToolFailed(MigratorError):
     """An external program could not be started, failed, or gave an answer that cannot be read."""
+
+
+class LedgerCorrupt(MigratorError):
+    """The ledger cannot be read, or holds (or was asked to hold) what its rules do not allow."""
