@@ -24,12 +24,16 @@ class MountIdentity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capacity:
-    """Room on a file system. Inodes are None where statfs knows none (`files = 0`): unknown, not full."""
+    """Room on a file system. Inodes are None where statfs knows none (`files = 0`): unknown, not full.
+
+    `read_only` is the mount's flag (`ST_RDONLY`).
+    """
 
     total_bytes: int
     free_bytes: int
     total_inodes: int | None
     free_inodes: int | None
+    read_only: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

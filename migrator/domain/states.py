@@ -13,7 +13,7 @@ class PassKind(StrEnum):
 
 
 class PassState(StrEnum):
-    """A pass: `stopped` ones go on with the next run."""
+    """A pass: `stopped` ones go on with the next run, `done` ones only to try failed chunks again."""
 
     RUNNING = "running"
     STOPPED = "stopped"
@@ -64,7 +64,7 @@ class BatchState(StrEnum):
 PASS_TRANSITIONS: Mapping[PassState, frozenset[PassState]] = {
     PassState.RUNNING: frozenset({PassState.STOPPED, PassState.DONE}),
     PassState.STOPPED: frozenset({PassState.RUNNING}),
-    PassState.DONE: frozenset(),
+    PassState.DONE: frozenset({PassState.RUNNING}),
 }
 CHUNK_TRANSITIONS: Mapping[ChunkState, frozenset[ChunkState]] = {
     ChunkState.PENDING: frozenset({ChunkState.RUNNING}),

@@ -148,9 +148,16 @@ class PassRecords(Protocol):
     def start(self, *, plan: str, batch: int, kind: PassKind, chunks: Iterable[Chunk], at_s: float) -> PassRecord:
         """Record the pass and all its chunks in one transaction."""
 
+    def read(self, pass_id: int) -> PassRecord: ...
+
     def set_state(self, pass_id: int, state: PassState, at_s: float) -> None: ...
 
     def of_plan(self, plan: str) -> Sequence[PassRecord]: ...
+
+    def chunk(self, chunk_id: int) -> ChunkRecord: ...
+
+    def retry_failed(self, pass_id: int) -> int:
+        """Let the failed chunks of a pass wait again; returns how many there were. Their tries start anew."""
 
     def pending(self, pass_id: int, kind: str, limit: int) -> Sequence[ChunkRecord]:
         """Chunks of one kind that wait, the largest first."""
