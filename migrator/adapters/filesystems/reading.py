@@ -174,6 +174,7 @@ class ReadingFileSystem:
             free_bytes=room.f_bavail * room.f_frsize,
             total_inodes=room.f_files or None,
             free_inodes=room.f_favail if room.f_files else None,
+            read_only=bool(room.f_flag & os.ST_RDONLY),
         )
 
     def _open(self) -> Root:
