@@ -2,4 +2,4 @@
 
 from migrator.cli.main import main
 
-main()
+main(prog_name="migrator")

@@ -1,0 +1,96 @@
+"""`make demo`: the main job from end to end on a rehearsal lab, killed once on the way.
+
+A real GlusterFS cluster where this machine can run one (root, glusterd, FUSE, loop devices), plain directories
+otherwise. Prints every command before it runs it; leaves the report in `build/demo/` and, without `--keep`, nothing else.
+"""
+
+import argparse
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+MIGRATOR = Path(sys.executable).with_name("migrator")
+KILL_AFTER_BYTES = 8 * 1024 * 1024
+
+
+def gluster_obstacle() -> str | None:
+    """Why no Gluster cluster can run here; None where it can."""
+    if os.geteuid() != 0:
+        return "not root"
+    for program in ("glusterd", "gluster", "mkfs.xfs", "ip", "nsenter", "losetup"):
+        if shutil.which(program) is None:
+            return f"{program} is not installed"
+    if not Path("/dev/fuse").exists():
+        return "/dev/fuse is missing"
+    return None
+
+
+def migrator(site: Path | None, *arguments: str, allowed: tuple[int, ...] = (0,)) -> int:
+    """Run one command of the program, shown first, and stop the demo where it ends in an unexpected way."""
+    command = [str(MIGRATOR), *(("--site", str(site)) if site else ()), *arguments]
+    print(f"\n$ {shlex.join(['migrator', *command[1:]])}", flush=True)
+    code = subprocess.run(command, check=False).returncode
+    if code not in allowed:
+        sys.exit(f"demo: the command ended with {code}; the lab is left as it is: `migrator lab down` removes it")
+    return code
+
+
+def run_and_kill(site: Path, batch: int, target: Path) -> None:
+    """Start a batch, and `kill -9` the program once some data has arrived."""
+    command = [str(MIGRATOR), "--site", str(site), "run", "--user-batch", str(batch)]
+    print(f"\n$ {shlex.join(['migrator', *command[1:]])}    # and kill -9 in the middle of it", flush=True)
+    before = shutil.disk_usage(target).used
+    process = subprocess.Popen(command)
+    while process.poll() is None and shutil.disk_usage(target).used - before < KILL_AFTER_BYTES:
+        time.sleep(0.05)
+    if process.poll() is None:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        print("demo: killed with SIGKILL; the same command goes on where it was")
+    else:
+        print(f"demo: the batch had ended (exit code {process.returncode}) before it could be killed")
+
+
+def main() -> None:
+    """Run the demo."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--dir", type=Path, default=Path("/var/tmp/migrator-demo"), help="where the lab lives")
+    parser.add_argument("--kind", choices=("gluster", "posix"), help="which lab (default: what this machine can run)")
+    parser.add_argument("--keep", action="store_true", help="leave the lab up")
+    options = parser.parse_args()
+    obstacle = gluster_obstacle()
+    kind = options.kind or ("posix" if obstacle else "gluster")
+    if obstacle and kind == "posix":
+        print(f"demo: no GlusterFS cluster can run here ({obstacle}): this is the demo on plain directories")
+    site = options.dir / "site.toml"
+    started = time.monotonic()
+    migrator(None, "lab", "up", "--dir", str(options.dir), "--kind", kind)
+    try:
+        migrator(site, "init")
+        migrator(site, "doctor", allowed=(0, 3))
+        migrator(site, "scan")
+        migrator(site, "plan", "--name", "demo")
+        run_and_kill(site, 1, options.dir / "target")
+        migrator(site, "run", "--user-batch", "1")
+        migrator(site, "run", "--user-batch", "1")
+        migrator(site, "run", "--all")
+        migrator(site, "verify", "--all")
+        report = REPOSITORY / "build" / "demo"
+        report.mkdir(parents=True, exist_ok=True)
+        migrator(site, "report", "--output", str(report))
+        print(f"\ndemo: done in {time.monotonic() - started:.0f} s; the report for a browser: {report / 'report.html'}")
+    finally:
+        if options.keep:
+            print(f"demo: the lab is up; site.toml: {site}; remove it with: migrator lab down --dir {options.dir}")
+        else:
+            migrator(None, "lab", "down", "--dir", str(options.dir))
+
+
+if __name__ == "__main__":
+    main()
