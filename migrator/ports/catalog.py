@@ -1,6 +1,7 @@
 """Catalogs, chunk lists and manifests."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from migrator.domain.entry import Entry
@@ -29,6 +30,37 @@ class CatalogWriter(Protocol):
 
     def abandon(self) -> None:
         """Flush what is complete and leave the catalog open, to go on later."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CatalogTotals:
+    """What is in a catalog so far. `by_tree` holds rows and bytes of files; None is outside every tree."""
+
+    rows: int = 0
+    directories: int = 0
+    size_bytes: int = 0
+    problems: int = 0
+    by_tree: Mapping[bytes | None, tuple[int, int]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenCatalog:
+    """A catalog that is being written: `record` as it was opened, `frontier` the directories still to be read."""
+
+    record: CatalogRecord
+    writer: CatalogWriter
+    frontier: tuple[bytes, ...]
+    totals: CatalogTotals
+
+
+class Catalogs(Protocol):
+    """The catalogs of a site."""
+
+    def create(self, record: CatalogRecord) -> OpenCatalog:
+        """A new catalog; the record's `finished_at_s` is None. Raises OSError."""
+
+    def resume(self, name: str) -> OpenCatalog | None:
+        """A catalog to go on with; None where it was never begun on disk. Raises Refused where it is damaged."""
 
 
 class ChunkLists(Protocol):

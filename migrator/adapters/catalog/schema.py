@@ -12,7 +12,7 @@ from migrator.domain.scan import ScanProblem
 CLOSING_RECORD = "catalog.json"
 OPENING_RECORD = "opening.json"
 
-_ROW_FIELDS: list[pa.Field[Any]] = [
+_ROW_FIELDS: list["pa.Field[Any]"] = [
     pa.field("path", pa.binary(), nullable=False),
     pa.field("tree", pa.binary()),
     pa.field("brick", pa.string()),
@@ -40,7 +40,7 @@ _ROW_FIELDS: list[pa.Field[Any]] = [
 ROW_SCHEMA = pa.schema(_ROW_FIELDS)
 """One row a path. `tree` is null outside every tree, `link_group` where a file has one name."""
 
-_DONE_FIELDS: list[pa.Field[Any]] = [
+_DONE_FIELDS: list["pa.Field[Any]"] = [
     pa.field("path", pa.binary(), nullable=False),
     pa.field("complete", pa.bool_(), nullable=False),
 ]
@@ -51,7 +51,7 @@ later part, and its rows in this one count for nothing unless a later part says 
 DONE_ROWS_KEY = b"migrator.rows"
 """In the metadata of a done-file: how many rows its part has."""
 
-_PROBLEM_FIELDS: list[pa.Field[Any]] = [
+_PROBLEM_FIELDS: list["pa.Field[Any]"] = [
     pa.field("path", pa.binary(), nullable=False),
     pa.field("operation", pa.string(), nullable=False),
     pa.field("errno", pa.int32()),

@@ -1,0 +1,45 @@
+"""The catalogs of a site: one directory for each."""
+
+from pathlib import Path
+
+from migrator.adapters.catalog.durable import sync_directory
+from migrator.adapters.catalog.reader import ClosedCatalog, open_closed
+from migrator.adapters.catalog.records import write_record
+from migrator.adapters.catalog.resume import resume
+from migrator.adapters.catalog.schema import OPENING_RECORD
+from migrator.adapters.catalog.writer import MAX_PART_ROWS, PartsWriter
+from migrator.domain.scan import CatalogRecord
+from migrator.ports.catalog import CatalogTotals, OpenCatalog
+
+
+class CatalogDirectories:
+    """The `Catalogs` port over a directory; `temp_dir` takes what DuckDB spills."""
+
+    def __init__(self, directory: Path, *, temp_dir: Path, max_part_rows: int = MAX_PART_ROWS) -> None:
+        self._directory = directory
+        self._temp_dir = temp_dir
+        self._max_part_rows = max_part_rows
+
+    def create(self, record: CatalogRecord) -> OpenCatalog:
+        """A new catalog with this opening record. Raises OSError, also FileExistsError where the name is taken."""
+        directory = self._directory / record.name
+        directory.mkdir(parents=True)
+        write_record(directory / OPENING_RECORD, record, ())
+        sync_directory(self._directory)
+        return OpenCatalog(
+            record=record,
+            writer=PartsWriter(directory, max_part_rows=self._max_part_rows),
+            frontier=(b"",),
+            totals=CatalogTotals(),
+        )
+
+    def resume(self, name: str) -> OpenCatalog | None:
+        """Go on with a catalog; None where it was never begun on disk. Raises Refused where it cannot go on."""
+        directory = self._directory / name
+        if not (directory / OPENING_RECORD).is_file():
+            return None
+        return resume(directory, temp_dir=self._temp_dir, max_part_rows=self._max_part_rows)
+
+    def closed(self, name: str) -> ClosedCatalog:
+        """A closed catalog, for reading. Raises UsageError or Refused as `open_closed` does."""
+        return open_closed(self._directory / name)
