@@ -1,0 +1,77 @@
+"""POSIX ACLs as their extended attribute holds them (linux/posix_acl_xattr.h), and what they make of a file's mode."""
+
+import struct
+from dataclasses import dataclass
+
+USER_OBJ = 0x01
+USER = 0x02
+GROUP_OBJ = 0x04
+GROUP = 0x08
+MASK = 0x10
+OTHER = 0x20
+
+_VERSION = 2
+_HEADER = struct.Struct("<I")
+_ENTRY = struct.Struct("<HHI")
+_NAMED = (USER, GROUP)
+_WORDS = {USER_OBJ: "u", USER: "u", GROUP_OBJ: "g", GROUP: "g", MASK: "m", OTHER: "o"}
+_SHOWN_ENTRIES = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class AclEntry:
+    """One entry: `tag` as in the kernel's header, `id` 0 where the tag has none, `permissions` 0 to 7."""
+
+    tag: int
+    id: int
+    permissions: int
+
+
+def parse_acl(value: bytes) -> tuple[AclEntry, ...] | None:
+    """The entries in order of tag and id; None where the bytes are no ACL that this program knows."""
+    if len(value) < _HEADER.size or (len(value) - _HEADER.size) % _ENTRY.size:
+        return None
+    if _HEADER.unpack_from(value)[0] != _VERSION:
+        return None
+    entries = [
+        AclEntry(tag=tag, id=identity if tag in _NAMED else 0, permissions=permissions)
+        for tag, permissions, identity in _ENTRY.iter_unpack(value[_HEADER.size :])
+    ]
+    return tuple(sorted(entries))
+
+
+def build_acl(entries: tuple[AclEntry, ...]) -> bytes:
+    """The attribute's bytes; the kernel wants the entries in order of tag and id."""
+    body = b"".join(
+        _ENTRY.pack(entry.tag, entry.permissions, entry.id if entry.tag in _NAMED else 0xFFFFFFFF)
+        for entry in sorted(entries)
+    )
+    return _HEADER.pack(_VERSION) + body
+
+
+def is_minimal(entries: tuple[AclEntry, ...]) -> bool:
+    """Whether an access ACL says no more than a mode can: no named user or group. `rsync -A` counts it as no ACL."""
+    return not any(entry.tag in _NAMED for entry in entries)
+
+
+def owning_group_bits(entries: tuple[AclEntry, ...]) -> int | None:
+    """What the owning group may do really: its entry under the mask. The mode of a file with an ACL shows the mask
+    in the group's place. None where there is no such entry.
+    """
+    group = next((entry.permissions for entry in entries if entry.tag == GROUP_OBJ), None)
+    mask = next((entry.permissions for entry in entries if entry.tag == MASK), 7)
+    return None if group is None else group & mask
+
+
+def show_acl(entries: tuple[AclEntry, ...]) -> str:
+    """An ACL for people, short: `u::rw-,u:1001:r--,g::r--,m::rw-,o::---`."""
+    shown = [
+        f"{_WORDS.get(entry.tag, '?')}:{entry.id if entry.tag in _NAMED else ''}:{_letters(entry.permissions)}"
+        for entry in entries[:_SHOWN_ENTRIES]
+    ]
+    more = len(entries) - _SHOWN_ENTRIES
+    return ",".join(shown) + (f" and {more} more" if more > 0 else "")
+
+
+def _letters(permissions: int) -> str:
+    return "".join(letter if permissions & bit else "-" for letter, bit in (("r", 4), ("w", 2), ("x", 1)))

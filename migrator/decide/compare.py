@@ -1,0 +1,241 @@
+"""Comparing one path of both sides, under what the target is known to keep.
+
+What differs and should not is a difference. What differs because the target cannot keep it is an expected loss, and
+is counted: nothing is lost in silence, and nothing is reported for ever.
+"""
+
+from dataclasses import dataclass, field
+
+from migrator.decide.acl import AclEntry, is_minimal, owning_group_bits, parse_acl, show_acl
+from migrator.decide.expectations import KERNEL_LABELS, Loss, floored_time_ns, xattr_loss
+from migrator.domain.entry import ACL_ACCESS, ACL_DEFAULT, Entry, EntryType
+from migrator.domain.paths import show
+from migrator.domain.plan import SurpriseKind
+from migrator.domain.site import TargetCapabilities
+from migrator.domain.units import MIB
+from migrator.domain.verification import Difference, DifferenceKind
+
+BLOCK_BYTES = 512
+SPARSENESS_FACTOR = 2
+SPARSENESS_SLACK_BYTES = MIB
+"""A copy of a sparse file may use twice its blocks and one MiB more: file systems round holes to blocks and stripes
+of their own (BeeGFS's are 512 KiB, XFS allocates ahead), and rsync leaves runs of zeros below its write size."""
+
+CLOSED_MODE = 0o700
+"""The mode of a tree's root on the target until the switch."""
+
+_GROUP_SHIFT = 3
+_GROUP_MASK = 0o070
+
+
+@dataclass(slots=True, kw_only=True)
+class Comparison:
+    """What the comparison of one path found."""
+
+    differences: list[Difference] = field(default_factory=list)
+    losses: list[Loss] = field(default_factory=list)
+
+
+def compare(source: Entry, target: Entry, capabilities: TargetCapabilities) -> Comparison:
+    """Compare all that one look at each side shows. Content and hard links take more than that.
+
+    Where the types differ nothing else is compared.
+    """
+    found = _Findings(source.path)
+    if source.type is not target.type:
+        found.difference(DifferenceKind.TYPE, source.type.value, target.type.value)
+        return found.comparison
+    _compare_type_facts(found, source, target, capabilities)
+    _compare_time(found, source, target, capabilities)
+    _compare_owner(found, source, target, capabilities)
+    _compare_acls_and_mode(found, source, target, capabilities)
+    _compare_xattrs(found, source, target, capabilities)
+    return found.comparison
+
+
+def compare_tree_root(source: Entry, target: Entry, *, owner: tuple[int, int]) -> Comparison:
+    """Compare the root of a user tree, which is closed on the target until the switch: the owner's (`owner`, uid and
+    gid), mode 0700, no ACL. An open root is a difference; the source's own attributes are the manifest's business.
+    """
+    found = _Findings(source.path)
+    if source.type is not target.type:
+        found.difference(DifferenceKind.TYPE, source.type.value, target.type.value)
+        return found.comparison
+    if (target.uid, target.gid) != owner:
+        found.difference(DifferenceKind.OWNER, f"closed: {owner[0]}:{owner[1]}", f"{target.uid}:{target.gid}")
+    if target.mode != CLOSED_MODE:
+        found.difference(DifferenceKind.MODE, f"closed: {CLOSED_MODE:04o}", f"{target.mode:04o}")
+    for name in (ACL_ACCESS, ACL_DEFAULT):
+        if name in target.xattrs:
+            found.difference(DifferenceKind.ACL, "closed: none", _acl_words(target.xattrs[name]))
+    return found.comparison
+
+
+class _Findings:
+    """Collects what is found at one path."""
+
+    def __init__(self, path: bytes) -> None:
+        self._path = path
+        self.comparison = Comparison()
+
+    def difference(self, kind: DifferenceKind, source: str, target: str) -> None:
+        self.comparison.differences.append(Difference(path=self._path, kind=kind, source=source, target=target))
+
+    def loss(self, kind: SurpriseKind, detail: str) -> None:
+        self.comparison.losses.append(Loss(path=self._path, kind=kind, detail=detail))
+
+
+def _compare_type_facts(found: _Findings, source: Entry, target: Entry, capabilities: TargetCapabilities) -> None:
+    match source.type:
+        case EntryType.FILE:
+            if source.size_bytes != target.size_bytes:
+                found.difference(DifferenceKind.SIZE, str(source.size_bytes), str(target.size_bytes))
+            else:
+                _compare_sparseness(found, source, target, capabilities)
+        case EntryType.SYMLINK:
+            if source.symlink_target != target.symlink_target:
+                found.difference(
+                    DifferenceKind.SYMLINK_TARGET,
+                    show(source.symlink_target or b""),
+                    show(target.symlink_target or b""),
+                )
+        case EntryType.BLOCK | EntryType.CHARACTER:
+            if source.rdev != target.rdev:
+                before, after = _device_words(source.rdev), _device_words(target.rdev)
+                if capabilities.keeps_device_numbers:
+                    found.difference(DifferenceKind.DEVICE, before, after)
+                else:
+                    found.loss(SurpriseKind.LOSS_DEVICE, f"device {before} is {after} on the target")
+        case EntryType.DIRECTORY | EntryType.FIFO | EntryType.SOCKET:
+            pass
+
+
+def _compare_sparseness(found: _Findings, source: Entry, target: Entry, capabilities: TargetCapabilities) -> None:
+    source_bytes, target_bytes = source.blocks * BLOCK_BYTES, target.blocks * BLOCK_BYTES
+    if source_bytes >= source.size_bytes:
+        return
+    if target_bytes <= SPARSENESS_FACTOR * source_bytes + SPARSENESS_SLACK_BYTES:
+        return
+    before, after = f"{source_bytes} bytes allocated", f"{target_bytes} bytes allocated"
+    if capabilities.keeps_sparse:
+        found.difference(DifferenceKind.SPARSENESS, before, after)
+    else:
+        found.loss(SurpriseKind.LOSS_SPARSENESS, f"{before} become {after}")
+
+
+def _compare_time(found: _Findings, source: Entry, target: Entry, capabilities: TargetCapabilities) -> None:
+    if source.mtime_ns == target.mtime_ns:
+        return
+    floored_ns = floored_time_ns(source.mtime_ns, capabilities)
+    if target.mtime_ns == floored_ns:
+        found.loss(SurpriseKind.LOSS_TIME, f"{source.mtime_ns} ns becomes {floored_ns} ns")
+    elif source.type is EntryType.SYMLINK and not capabilities.keeps_symlink_times:
+        found.loss(SurpriseKind.LOSS_SYMLINK_TIME, f"{source.mtime_ns} ns becomes {target.mtime_ns} ns")
+    else:
+        found.difference(DifferenceKind.MTIME, f"{source.mtime_ns} ns", f"{target.mtime_ns} ns")
+
+
+def _compare_owner(found: _Findings, source: Entry, target: Entry, capabilities: TargetCapabilities) -> None:
+    if (source.uid, source.gid) == (target.uid, target.gid):
+        return
+    before, after = f"{source.uid}:{source.gid}", f"{target.uid}:{target.gid}"
+    if source.type is EntryType.SYMLINK and not capabilities.keeps_symlink_owner:
+        found.loss(SurpriseKind.LOSS_SYMLINK_OWNER, f"{before} becomes {after}")
+    else:
+        found.difference(DifferenceKind.OWNER, before, after)
+
+
+def _compare_acls_and_mode(found: _Findings, source: Entry, target: Entry, capabilities: TargetCapabilities) -> None:
+    """The access ACL and the mode are compared together, because the one changes what the other's group bits mean."""
+    source_acl, target_acl = _access_acl(source), _access_acl(target)
+    modes = {source.mode}
+    if source_acl is not None and target_acl is None and _acl_is_lost(source.xattrs[ACL_ACCESS], capabilities):
+        found.loss(SurpriseKind.LOSS_ACL, _acl_words(source.xattrs[ACL_ACCESS]))
+        # Without its ACL a file may show the mask or, which is safer, what its owning group may do really.
+        modes.add(_effective_mode(source))
+    elif source_acl != target_acl:
+        found.difference(DifferenceKind.ACL, _access_words(source), _access_words(target))
+    elif source_acl is None:
+        modes = {_effective_mode(source)}
+    default_source, default_target = source.xattrs.get(ACL_DEFAULT), target.xattrs.get(ACL_DEFAULT)
+    if _entries(default_source) != _entries(default_target):
+        if default_source is not None and default_target is None and _acl_is_lost(default_source, capabilities):
+            found.loss(SurpriseKind.LOSS_ACL, f"default: {_acl_words(default_source)}")
+        else:
+            found.difference(
+                DifferenceKind.ACL, f"default: {_acl_words(default_source)}", f"default: {_acl_words(default_target)}"
+            )
+    target_mode = _effective_mode(target) if source_acl is None else target.mode
+    if target_mode in modes:
+        return
+    if source.type is EntryType.SYMLINK and target.mode == capabilities.symlink_mode:
+        found.loss(SurpriseKind.LOSS_SYMLINK_MODE, f"{source.mode:04o} shows as {target.mode:04o}")
+    else:
+        found.difference(DifferenceKind.MODE, f"{source.mode:04o}", f"{target.mode:04o}")
+
+
+def _compare_xattrs(found: _Findings, source: Entry, target: Entry, capabilities: TargetCapabilities) -> None:
+    for name in sorted(source.xattrs.keys() | target.xattrs.keys()):
+        if name in (ACL_ACCESS, ACL_DEFAULT):
+            continue
+        before, after = source.xattrs.get(name), target.xattrs.get(name)
+        if before == after or (before is None and name in KERNEL_LABELS):
+            continue
+        kind = None if before is None else xattr_loss(name, before, capabilities)
+        if before is not None and kind is not None and (after is None or name in KERNEL_LABELS):
+            found.loss(kind, f"{show(name)} of {len(before)} bytes")
+        else:
+            found.difference(DifferenceKind.XATTR, _xattr_words(name, before), _xattr_words(name, after))
+
+
+def _access_acl(entry: Entry) -> tuple[AclEntry, ...] | bytes | None:
+    """The access ACL where it says more than the mode; the raw bytes where they cannot be read."""
+    value = entry.xattrs.get(ACL_ACCESS)
+    entries = _entries(value)
+    return None if isinstance(entries, tuple) and is_minimal(entries) else entries
+
+
+def _entries(value: bytes | None) -> tuple[AclEntry, ...] | bytes | None:
+    if value is None:
+        return None
+    parsed = parse_acl(value)
+    return value if parsed is None else parsed
+
+
+def _acl_is_lost(value: bytes, capabilities: TargetCapabilities) -> bool:
+    return xattr_loss(ACL_ACCESS, value, capabilities) is not None
+
+
+def _effective_mode(entry: Entry) -> int:
+    """The mode with the owning group's real bits, where a minimal ACL with a mask shows others."""
+    entries = _entries(entry.xattrs.get(ACL_ACCESS))
+    return _mode_with_group(entry.mode, owning_group_bits(entries) if isinstance(entries, tuple) else None)
+
+
+def _mode_with_group(mode: int, group_bits: int | None) -> int:
+    return mode if group_bits is None else (mode & ~_GROUP_MASK) | (group_bits << _GROUP_SHIFT)
+
+
+def _access_words(entry: Entry) -> str:
+    acl = _access_acl(entry)
+    if acl is None:
+        return "none"
+    return _acl_words(entry.xattrs[ACL_ACCESS])
+
+
+def _acl_words(value: bytes | None) -> str:
+    if value is None:
+        return "none"
+    entries = parse_acl(value)
+    return f"{len(value)} bytes that are no known ACL" if entries is None else show_acl(entries)
+
+
+def _device_words(rdev: int) -> str:
+    """Major and minor number, as Linux packs them (glibc's gnu_dev_major)."""
+    major = (rdev >> 8 & 0xFFF) | (rdev >> 32 & ~0xFFF)
+    minor = (rdev & 0xFF) | (rdev >> 12 & ~0xFF)
+    return f"{major}:{minor}"
+
+
+def _xattr_words(name: bytes, value: bytes | None) -> str:
+    return f"{show(name)}: none" if value is None else f"{show(name)}: {len(value)} bytes"
