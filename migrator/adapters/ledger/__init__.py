@@ -1,1 +1,1 @@
-"""The SQLite ledger, by SQLAlchemy and Alembic."""
+"""The ledger: one SQLite database per site, its schema, its revisions, and the locks beside it."""

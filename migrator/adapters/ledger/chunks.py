@@ -1,0 +1,289 @@
+"""Passes and their chunks."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Any
+
+from sqlalchemy import Connection, Row, delete, func, insert, select, update
+
+from migrator.adapters.ledger import tables
+from migrator.adapters.ledger.database import Database
+from migrator.adapters.ledger.transitions import check, state_of
+from migrator.domain.errors import LedgerCorrupt
+from migrator.domain.plan import Chunk
+from migrator.domain.states import (
+    CHUNK_TRANSITIONS,
+    PASS_TRANSITIONS,
+    ChunkKind,
+    ChunkState,
+    PassKind,
+    PassState,
+)
+from migrator.domain.transfer import ChunkRecord
+from migrator.ports.ledger import PassRecord, PassTotals
+
+CONTENT_KINDS = (ChunkKind.FILES.value, ChunkKind.LINKS.value)
+"""What counts in sums of files and bytes. Chunks of directories list paths too, the same ones twice in a pass: in the
+sums they would count as files."""
+
+_INSERT_ROWS = 10_000
+_INSERT_CHUNK = (
+    "INSERT INTO chunks (pass_id, number, kind, tree, files, size_bytes, state, tries) "
+    "VALUES (?, ?, ?, ?, ?, ?, 'pending', 0)"
+)
+
+
+class SqliteChunks:
+    """Passes and chunks. Sums of files and bytes leave chunks of directories out."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def find(self, plan: str, batch: int, kind: PassKind) -> PassRecord | None:
+        """The newest pass of a kind over a batch."""
+        with self._database.read() as connection:
+            row = _newest_pass(connection, plan, batch, kind)
+        return None if row is None else pass_record(row)
+
+    def start(self, *, plan: str, batch: int, kind: PassKind, chunks: Iterable[Chunk], at_s: float) -> PassRecord:
+        """Record a pass and all its chunks in one transaction.
+
+        Where such a pass is under way already it is returned as it is, provided that its totals are those of the
+        chunks; otherwise LedgerCorrupt is raised. A finished one does not count: the new pass follows it.
+        """
+        with self._database.write() as connection:
+            there = _newest_pass(connection, plan, batch, kind)
+            if there is not None and there.state != PassState.DONE.value:
+                totals = _sum(chunks)
+                if totals != (there.total_files, there.total_bytes):
+                    raise LedgerCorrupt(
+                        f"the {kind.value} pass over batch {batch} of plan {plan} is under way with other chunks",
+                        cause="the plan's chunk lists were changed after the pass had begun",
+                        hint="restore the plan's files, or make a new plan under another name",
+                    )
+                return pass_record(there)
+            row = connection.execute(
+                insert(tables.passes)
+                .values(
+                    plan=plan,
+                    batch=batch,
+                    kind=kind.value,
+                    state=PassState.RUNNING.value,
+                    started_at_s=at_s,
+                    total_files=0,
+                    total_bytes=0,
+                )
+                .returning(tables.passes)
+            ).one()
+            files = size_bytes = 0
+            for rows in _rows(row.id, chunks):
+                connection.exec_driver_sql(_INSERT_CHUNK, rows)
+                files += sum(chunk[4] for chunk in rows if chunk[2] in CONTENT_KINDS)
+                size_bytes += sum(chunk[5] for chunk in rows if chunk[2] in CONTENT_KINDS)
+            row = connection.execute(
+                update(tables.passes)
+                .where(tables.passes.c.id == row.id)
+                .values(total_files=files, total_bytes=size_bytes)
+                .returning(tables.passes)
+            ).one()
+        return pass_record(row)
+
+    def set_state(self, pass_id: int, state: PassState, at_s: float) -> None:
+        """A pass stops, goes on or is done. Raises LedgerCorrupt for a change that the states do not allow."""
+        what = f"pass {pass_id}"
+        with self._database.write() as connection:
+            old = state_of(connection, tables.passes, pass_id, PassState, what)
+            if check(PASS_TRANSITIONS, old, state, what):
+                connection.execute(
+                    update(tables.passes)
+                    .where(tables.passes.c.id == pass_id)
+                    .values(state=state.value, finished_at_s=at_s if state is PassState.DONE else None)
+                )
+
+    def of_plan(self, plan: str) -> Sequence[PassRecord]:
+        """Every pass of a plan, oldest first."""
+        with self._database.read() as connection:
+            rows = connection.execute(
+                select(tables.passes).where(tables.passes.c.plan == plan).order_by(tables.passes.c.id)
+            ).all()
+        return [pass_record(row) for row in rows]
+
+    def pending(self, pass_id: int, kind: str, limit: int) -> Sequence[ChunkRecord]:
+        """Chunks of one kind that wait, the largest first, then in order of number."""
+        with self._database.read() as connection:
+            rows = connection.execute(
+                select(tables.chunks)
+                .where(
+                    tables.chunks.c.pass_id == pass_id,
+                    tables.chunks.c.kind == str(kind),
+                    tables.chunks.c.state == ChunkState.PENDING.value,
+                )
+                .order_by(tables.chunks.c.size_bytes.desc(), tables.chunks.c.number)
+                .limit(limit)
+            ).all()
+        return [chunk_record(row) for row in rows]
+
+    def totals(self, pass_id: int) -> PassTotals:
+        """How many chunks of all kinds are in which state; files and bytes of those that hold files or links."""
+        with self._database.read() as connection:
+            rows = connection.execute(
+                select(
+                    tables.chunks.c.kind,
+                    tables.chunks.c.state,
+                    func.count(),
+                    func.sum(tables.chunks.c.files),
+                    func.sum(tables.chunks.c.size_bytes),
+                )
+                .where(tables.chunks.c.pass_id == pass_id)
+                .group_by(tables.chunks.c.kind, tables.chunks.c.state)
+            ).all()
+        chunks: dict[ChunkState, int] = {}
+        done_files = done_bytes = all_files = all_bytes = 0
+        for kind, state, count, files, size_bytes in rows:
+            chunks[ChunkState(state)] = chunks.get(ChunkState(state), 0) + count
+            if state == ChunkState.SPLIT.value or kind not in CONTENT_KINDS:
+                continue
+            all_files += files
+            all_bytes += size_bytes
+            if state == ChunkState.DONE.value:
+                done_files += files
+                done_bytes += size_bytes
+        return PassTotals(
+            chunks=chunks, done_files=done_files, done_bytes=done_bytes, files=all_files, size_bytes=all_bytes
+        )
+
+    def set_chunk_state(self, chunk_id: int, state: ChunkState) -> None:
+        """A chunk is now so far. Raises LedgerCorrupt for a change that the states do not allow; a chunk becomes
+        split by `split` only.
+        """
+        with self._database.write() as connection:
+            change_chunk(connection, chunk_id, state)
+
+    def split(self, chunk_id: int, halves: Sequence[tuple[Chunk, str]]) -> Sequence[ChunkRecord]:
+        """Replace a running chunk by its halves, whose numbers are given out here. Called again for a chunk that is
+        split, it returns the halves that there are. What the chunk's attempts said of its files is forgotten: its
+        halves say it anew.
+        """
+        with self._database.write() as connection:
+            there = _halves(connection, chunk_id)
+            if there:
+                return there
+            what = f"chunk {chunk_id}"
+            if not halves:
+                raise LedgerCorrupt(f"{what} cannot be split into nothing")
+            old = state_of(connection, tables.chunks, chunk_id, ChunkState, what)
+            check(CHUNK_TRANSITIONS, old, ChunkState.SPLIT, what)
+            parent = connection.execute(
+                update(tables.chunks)
+                .where(tables.chunks.c.id == chunk_id)
+                .values(state=ChunkState.SPLIT.value)
+                .returning(tables.chunks)
+            ).one()
+            first = _next_number(connection, parent.pass_id)
+            connection.execute(
+                insert(tables.chunks),
+                [
+                    {
+                        "pass_id": parent.pass_id,
+                        "number": first + offset,
+                        "kind": half.kind.value,
+                        "tree": half.tree,
+                        "files": half.files,
+                        "size_bytes": half.size_bytes,
+                        "state": ChunkState.PENDING.value,
+                        "tries": 0,
+                        "list_path": list_path,
+                        "parent_id": chunk_id,
+                    }
+                    for offset, (half, list_path) in enumerate(halves)
+                ],
+            )
+            connection.execute(delete(tables.attention).where(tables.attention.c.chunk_id == chunk_id))
+            return _halves(connection, chunk_id)
+
+    def next_chunk_number(self, pass_id: int) -> int:
+        """The first number that no chunk of the pass has."""
+        with self._database.read() as connection:
+            return _next_number(connection, pass_id)
+
+
+def change_chunk(connection: Connection, chunk_id: int, state: ChunkState) -> None:
+    """Change a chunk's state inside a transaction."""
+    what = f"chunk {chunk_id}"
+    old = state_of(connection, tables.chunks, chunk_id, ChunkState, what)
+    if check(CHUNK_TRANSITIONS, old, state, what):
+        if state is ChunkState.SPLIT:
+            raise LedgerCorrupt(f"{what} cannot be split without its halves")
+        connection.execute(update(tables.chunks).where(tables.chunks.c.id == chunk_id).values(state=state.value))
+
+
+def pass_record(row: Row[Any]) -> PassRecord:
+    """A pass, from its row."""
+    return PassRecord(
+        id=row.id,
+        plan=row.plan,
+        batch=row.batch,
+        kind=PassKind(row.kind),
+        state=PassState(row.state),
+        started_at_s=row.started_at_s,
+        finished_at_s=row.finished_at_s,
+        total_files=row.total_files,
+        total_bytes=row.total_bytes,
+    )
+
+
+def chunk_record(row: Row[Any]) -> ChunkRecord:
+    """A chunk, from its row."""
+    return ChunkRecord(
+        id=row.id,
+        pass_id=row.pass_id,
+        number=row.number,
+        kind=ChunkKind(row.kind),
+        tree=row.tree,
+        files=row.files,
+        size_bytes=row.size_bytes,
+        state=ChunkState(row.state),
+        tries=row.tries,
+        list_path=row.list_path,
+    )
+
+
+def _newest_pass(connection: Connection, plan: str, batch: int, kind: PassKind) -> Row[Any] | None:
+    return connection.execute(
+        select(tables.passes)
+        .where(tables.passes.c.plan == plan, tables.passes.c.batch == batch, tables.passes.c.kind == kind.value)
+        .order_by(tables.passes.c.id.desc())
+        .limit(1)
+    ).one_or_none()
+
+
+def _halves(connection: Connection, chunk_id: int) -> list[ChunkRecord]:
+    rows = connection.execute(
+        select(tables.chunks).where(tables.chunks.c.parent_id == chunk_id).order_by(tables.chunks.c.number)
+    ).all()
+    return [chunk_record(row) for row in rows]
+
+
+def _next_number(connection: Connection, pass_id: int) -> int:
+    highest = connection.execute(
+        select(func.max(tables.chunks.c.number)).where(tables.chunks.c.pass_id == pass_id)
+    ).scalar()
+    return 1 if highest is None else int(highest) + 1
+
+
+def _rows(pass_id: int, chunks: Iterable[Chunk]) -> Iterator[list[tuple[int, int, str, bytes, int, int]]]:
+    waiting = iter(chunks)
+    while some := [
+        (pass_id, chunk.number, chunk.kind.value, chunk.tree, chunk.files, chunk.size_bytes)
+        for chunk in islice(waiting, _INSERT_ROWS)
+    ]:
+        yield some
+
+
+def _sum(chunks: Iterable[Chunk]) -> tuple[int, int]:
+    files = size_bytes = 0
+    for chunk in chunks:
+        if chunk.kind.value in CONTENT_KINDS:
+            files += chunk.files
+            size_bytes += chunk.size_bytes
+    return files, size_bytes

@@ -1,0 +1,243 @@
+"""The first schema."""
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0001"
+down_revision = None
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    op.create_table(
+        "passes",
+        sa.Column("id", sa.Integer(), nullable=False),
+        sa.Column("plan", sa.Text(), nullable=False),
+        sa.Column("batch", sa.Integer(), nullable=False),
+        sa.Column("kind", sa.Text(), nullable=False),
+        sa.Column("state", sa.Text(), nullable=False),
+        sa.Column("started_at_s", sa.Float(), nullable=False),
+        sa.Column("finished_at_s", sa.Float(), nullable=True),
+        sa.Column("total_files", sa.Integer(), nullable=False),
+        sa.Column("total_bytes", sa.Integer(), nullable=False),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_passes")),
+    )
+    op.create_index(op.f("ix_passes_plan_batch_kind"), "passes", ["plan", "batch", "kind"], unique=False)
+
+    op.create_table(
+        "plans",
+        sa.Column("id", sa.Integer(), nullable=False),
+        sa.Column("name", sa.Text(), nullable=False),
+        sa.Column("path", sa.Text(), nullable=False),
+        sa.Column("checksum", sa.Text(), nullable=False),
+        sa.Column("created_at_s", sa.Float(), nullable=False),
+        sa.Column("scan_id", sa.Integer(), nullable=False),
+        sa.Column("catalog", sa.Text(), nullable=False),
+        sa.Column("size_bytes", sa.Integer(), nullable=False),
+        sa.Column("files", sa.Integer(), nullable=False),
+        sa.Column("directories", sa.Integer(), nullable=False),
+        sa.Column("cost", sa.Text(), nullable=False),
+        sa.Column("forecast_s", sa.Float(), nullable=False),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_plans")),
+        sa.UniqueConstraint("name", name=op.f("uq_plans_name")),
+    )
+    op.create_table(
+        "runs",
+        sa.Column("id", sa.Integer(), nullable=False),
+        sa.Column("verb", sa.Text(), nullable=False),
+        sa.Column("pid", sa.Integer(), nullable=False),
+        sa.Column("started_at_s", sa.Float(), nullable=False),
+        sa.Column("heartbeat_at_s", sa.Float(), nullable=False),
+        sa.Column("finished_at_s", sa.Float(), nullable=True),
+        sa.Column("exit_code", sa.Integer(), nullable=True),
+        sa.Column("directory", sa.Text(), nullable=False),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_runs")),
+    )
+    op.create_table(
+        "scans",
+        sa.Column("id", sa.Integer(), nullable=False),
+        sa.Column("catalog", sa.Text(), nullable=False),
+        sa.Column("via", sa.Text(), nullable=False),
+        sa.Column("started_at_s", sa.Float(), nullable=False),
+        sa.Column("finished_at_s", sa.Float(), nullable=True),
+        sa.Column("trees", sa.Text(), nullable=False),
+        sa.Column("parts", sa.Text(), nullable=False),
+        sa.Column("whole", sa.Integer(), nullable=False),
+        sa.Column("reasons", sa.Text(), nullable=False),
+        sa.Column("rows", sa.Integer(), nullable=False),
+        sa.Column("files", sa.Integer(), nullable=False),
+        sa.Column("directories", sa.Integer(), nullable=False),
+        sa.Column("size_bytes", sa.Integer(), nullable=False),
+        sa.Column("problems", sa.Integer(), nullable=False),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_scans")),
+        sa.UniqueConstraint("catalog", name=op.f("uq_scans_catalog")),
+    )
+    op.create_table(
+        "site",
+        sa.Column("id", sa.Integer(), nullable=False),
+        sa.Column("site_id", sa.Text(), nullable=False),
+        sa.Column("name", sa.Text(), nullable=False),
+        sa.Column("created_at_s", sa.Float(), nullable=False),
+        sa.Column("source", sa.Text(), nullable=False),
+        sa.Column("target", sa.Text(), nullable=False),
+        sa.Column("capabilities", sa.Text(), nullable=True),
+        sa.Column("capabilities_probed_at_s", sa.Float(), nullable=True),
+        sa.CheckConstraint("id = 1", name=op.f("ck_site_one_row")),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_site")),
+    )
+    op.create_table(
+        "verifications",
+        sa.Column("id", sa.Integer(), nullable=False),
+        sa.Column("plan", sa.Text(), nullable=False),
+        sa.Column("batch", sa.Integer(), nullable=False),
+        sa.Column("started_at_s", sa.Float(), nullable=False),
+        sa.Column("finished_at_s", sa.Float(), nullable=True),
+        sa.Column("algorithm", sa.Text(), nullable=False),
+        sa.Column("share", sa.Float(), nullable=False),
+        sa.Column("seed", sa.Integer(), nullable=False),
+        sa.Column("paths", sa.Integer(), nullable=False),
+        sa.Column("size_bytes", sa.Integer(), nullable=False),
+        sa.Column("digested_files", sa.Integer(), nullable=False),
+        sa.Column("digested_bytes", sa.Integer(), nullable=False),
+        sa.Column("proven_gone", sa.Integer(), nullable=False),
+        sa.Column("differences", sa.Text(), nullable=False),
+        sa.Column("expected", sa.Text(), nullable=False),
+        sa.Column("whole", sa.Integer(), nullable=False),
+        sa.Column("reasons", sa.Text(), nullable=False),
+        sa.Column("manifest", sa.Text(), nullable=True),
+        sa.Column("manifest_digest", sa.Text(), nullable=True),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_verifications")),
+    )
+    op.create_index("ix_verifications_plan", "verifications", ["plan", "batch"], unique=False)
+
+    op.create_table(
+        "batches",
+        sa.Column("plan", sa.Text(), nullable=False),
+        sa.Column("number", sa.Integer(), nullable=False),
+        sa.Column("state", sa.Text(), nullable=False),
+        sa.Column("size_bytes", sa.Integer(), nullable=False),
+        sa.Column("files", sa.Integer(), nullable=False),
+        sa.Column("directories", sa.Integer(), nullable=False),
+        sa.Column("chunks", sa.Integer(), nullable=False),
+        sa.Column("forecast_s", sa.Float(), nullable=False),
+        sa.ForeignKeyConstraint(["plan"], ["plans.name"], name=op.f("fk_batches_plan")),
+        sa.PrimaryKeyConstraint("plan", "number", name=op.f("pk_batches")),
+    )
+    op.create_table(
+        "chunks",
+        sa.Column("id", sa.Integer(), nullable=False),
+        sa.Column("pass_id", sa.Integer(), nullable=False),
+        sa.Column("number", sa.Integer(), nullable=False),
+        sa.Column("kind", sa.Text(), nullable=False),
+        sa.Column("tree", sa.LargeBinary(), nullable=False),
+        sa.Column("files", sa.Integer(), nullable=False),
+        sa.Column("size_bytes", sa.Integer(), nullable=False),
+        sa.Column("state", sa.Text(), nullable=False),
+        sa.Column("tries", sa.Integer(), nullable=False),
+        sa.Column("list_path", sa.Text(), nullable=True),
+        sa.Column("parent_id", sa.Integer(), nullable=True),
+        sa.ForeignKeyConstraint(["parent_id"], ["chunks.id"], name=op.f("fk_chunks_parent_id")),
+        sa.ForeignKeyConstraint(["pass_id"], ["passes.id"], name=op.f("fk_chunks_pass_id")),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_chunks")),
+        sa.UniqueConstraint("pass_id", "number", name=op.f("uq_chunks_pass_id_number")),
+    )
+    op.create_index(
+        "ix_chunks_parent_id", "chunks", ["parent_id"], unique=False, sqlite_where=sa.text("parent_id IS NOT NULL")
+    )
+    op.create_index("ix_chunks_pending", "chunks", ["pass_id", "kind", "state", "size_bytes", "number"], unique=False)
+    op.create_index(
+        "ix_chunks_totals", "chunks", ["pass_id", "tree", "kind", "state", "files", "size_bytes"], unique=False
+    )
+
+    op.create_table(
+        "events",
+        sa.Column("id", sa.Integer(), nullable=False),
+        sa.Column("run_id", sa.Integer(), nullable=True),
+        sa.Column("at_s", sa.Float(), nullable=False),
+        sa.Column("kind", sa.Text(), nullable=False),
+        sa.Column("severity", sa.Text(), nullable=False),
+        sa.Column("subject", sa.Text(), nullable=False),
+        sa.Column("message", sa.Text(), nullable=False),
+        sa.ForeignKeyConstraint(["run_id"], ["runs.id"], name=op.f("fk_events_run_id")),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_events")),
+    )
+    op.create_index("ix_events_severity", "events", ["severity"], unique=False)
+
+    op.create_table(
+        "samples",
+        sa.Column("pass_id", sa.Integer(), nullable=False),
+        sa.Column("attempt_id", sa.Integer(), nullable=False),
+        sa.Column("at_s", sa.Float(), nullable=False),
+        sa.Column("interval_s", sa.Float(), nullable=False),
+        sa.Column("streams", sa.Integer(), nullable=False),
+        sa.Column("files", sa.Integer(), nullable=False),
+        sa.Column("size_bytes", sa.Integer(), nullable=False),
+        sa.ForeignKeyConstraint(["pass_id"], ["passes.id"], name=op.f("fk_samples_pass_id")),
+        sa.PrimaryKeyConstraint("pass_id", "attempt_id", "at_s", name=op.f("pk_samples")),
+        sqlite_with_rowid=False,
+    )
+    op.create_table(
+        "attempts",
+        sa.Column("id", sa.Integer(), nullable=False),
+        sa.Column("chunk_id", sa.Integer(), nullable=False),
+        sa.Column("number", sa.Integer(), nullable=False),
+        sa.Column("token", sa.Text(), nullable=False),
+        sa.Column("host", sa.Text(), nullable=False),
+        sa.Column("engine", sa.Text(), nullable=False),
+        sa.Column("state", sa.Text(), nullable=False),
+        sa.Column("pid", sa.Integer(), nullable=True),
+        sa.Column("start_ticks", sa.Integer(), nullable=True),
+        sa.Column("boot_id", sa.Text(), nullable=True),
+        sa.Column("argv", sa.Text(), nullable=False),
+        sa.Column("started_at_s", sa.Float(), nullable=False),
+        sa.Column("finished_at_s", sa.Float(), nullable=True),
+        sa.Column("exit_code", sa.Integer(), nullable=True),
+        sa.Column("files", sa.Integer(), nullable=False),
+        sa.Column("size_bytes", sa.Integer(), nullable=False),
+        sa.Column("stderr_tail", sa.LargeBinary(), nullable=False),
+        sa.ForeignKeyConstraint(["chunk_id"], ["chunks.id"], name=op.f("fk_attempts_chunk_id")),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_attempts")),
+        sa.UniqueConstraint("chunk_id", "number", name=op.f("uq_attempts_chunk_id_number")),
+        sa.UniqueConstraint("token", name=op.f("uq_attempts_token")),
+    )
+    op.create_index(
+        "ix_attempts_unfinished",
+        "attempts",
+        ["state"],
+        unique=False,
+        sqlite_where=sa.text("state IN ('intended', 'running')"),
+    )
+
+    op.create_table(
+        "attention",
+        sa.Column("pass_id", sa.Integer(), nullable=False),
+        sa.Column("path", sa.LargeBinary(), nullable=False),
+        sa.Column("chunk_id", sa.Integer(), nullable=False),
+        sa.Column("kind", sa.Text(), nullable=False),
+        sa.Column("errno", sa.Integer(), nullable=True),
+        sa.Column("reason", sa.Text(), nullable=False),
+        sa.Column("at_s", sa.Float(), nullable=False),
+        sa.ForeignKeyConstraint(["chunk_id"], ["chunks.id"], name=op.f("fk_attention_chunk_id")),
+        sa.ForeignKeyConstraint(["pass_id"], ["passes.id"], name=op.f("fk_attention_pass_id")),
+        sa.PrimaryKeyConstraint("pass_id", "path", name=op.f("pk_attention")),
+        sqlite_with_rowid=False,
+    )
+    op.create_index("ix_attention_chunk_id", "attention", ["chunk_id"], unique=False)
+    op.create_index("ix_attention_kind", "attention", ["pass_id", "kind"], unique=False)
+
+    op.create_table(
+        "batch_trees",
+        sa.Column("plan", sa.Text(), nullable=False),
+        sa.Column("batch", sa.Integer(), nullable=False),
+        sa.Column("tree", sa.LargeBinary(), nullable=False),
+        sa.Column("user", sa.Text(), nullable=False),
+        sa.Column("rank", sa.Integer(), nullable=False),
+        sa.Column("size_bytes", sa.Integer(), nullable=False),
+        sa.Column("files", sa.Integer(), nullable=False),
+        sa.Column("directories", sa.Integer(), nullable=False),
+        sa.ForeignKeyConstraint(
+            ["plan", "batch"], ["batches.plan", "batches.number"], name=op.f("fk_batch_trees_plan_batch")
+        ),
+        sa.PrimaryKeyConstraint("plan", "batch", "tree", name=op.f("pk_batch_trees")),
+    )

@@ -1,0 +1,103 @@
+"""The ledger as one object, and how it is opened."""
+
+from pathlib import Path
+from typing import Self
+
+from migrator.adapters.ledger import tables
+from migrator.adapters.ledger.attempts import SqliteAttempts
+from migrator.adapters.ledger.chunks import SqliteChunks
+from migrator.adapters.ledger.database import BUSY_TIMEOUT_S, Database
+from migrator.adapters.ledger.plans import SqlitePlans
+from migrator.adapters.ledger.records import SqliteEvents, SqliteRuns, SqliteSite
+from migrator.adapters.ledger.samples import SqliteSamples
+from migrator.adapters.ledger.scans import SqliteScans
+from migrator.adapters.ledger.schema import backup, bring_up_to_date, known_revisions, newer_version, revision_of
+from migrator.adapters.ledger.verifications import SqliteVerifications
+from migrator.domain.errors import UsageError
+
+
+class SqlitePasses(SqliteChunks, SqliteAttempts):
+    """Passes, chunks and attempts."""
+
+
+class SqliteLedger:
+    """The ledger of a site. Thread-safe. Close it, or use it as a context manager."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self.site = SqliteSite(database)
+        self.runs = SqliteRuns(database)
+        self.scans = SqliteScans(database)
+        self.plans = SqlitePlans(database)
+        self.passes = SqlitePasses(database)
+        self.samples = SqliteSamples(database)
+        self.events = SqliteEvents(database)
+        self.verifications = SqliteVerifications(database)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def file(self) -> Path:
+        """The database."""
+        return self._database.file
+
+    def close(self) -> None:
+        """Release the file. May be called again."""
+        self._database.close()
+
+    def backup(self, target: Path) -> None:
+        """A consistent copy, on the disk when this returns; before every step that cannot be undone."""
+        backup(self._database.file, target)
+
+
+def open_ledger(
+    file: Path, *, create: bool = False, read_only: bool = False, busy_timeout_s: float = BUSY_TIMEOUT_S
+) -> SqliteLedger:
+    """Open a ledger, or make it (`create`); an older one is upgraded after a backup beside it.
+
+    `read_only` never blocks a run and works while one goes on; it does not upgrade. Raises UsageError where there is
+    no ledger, or one of a newer version; LedgerCorrupt for a file that is none; LockHeld where another process keeps
+    it locked beyond `busy_timeout_s`.
+    """
+    if not file.exists():
+        if not create:
+            raise UsageError(
+                f"there is no ledger at {file}",
+                cause="`migrator init` has not been run for this site, or [site] state_dir names another directory",
+                hint="run `migrator init`, or put state_dir right in site.toml",
+            )
+        file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    database = Database(file, create=create, read_only=read_only, busy_timeout_s=busy_timeout_s)
+    try:
+        _check_revision(database, create=create)
+    except BaseException:
+        database.close()
+        raise
+    return SqliteLedger(database)
+
+
+def _check_revision(database: Database, *, create: bool) -> None:
+    file = database.file
+    with database.read() as connection:
+        found = revision_of(connection)
+    if found == tables.HEAD_REVISION:
+        return
+    if found is None and not create:
+        raise UsageError(
+            f"the ledger {file} is empty",
+            cause="`migrator init` was interrupted",
+            hint="run `migrator init` again",
+        )
+    if not database.read_only:
+        bring_up_to_date(file, found=found)
+        return
+    if found is not None and found not in known_revisions():
+        raise newer_version(file, found)
+    raise UsageError(
+        f"the ledger {file} was written by an older version of migrator",
+        hint="run `migrator doctor`: it upgrades the ledger, after a backup beside it",
+    )

@@ -1,0 +1,281 @@
+"""The tables of the ledger. Units stand in the names of columns; paths are BLOBs; times are seconds since the epoch.
+
+There is no row per file here (that is the catalog's part), except for files that need attention.
+A change needs a revision in `migrations/versions`; a test compares both.
+"""
+
+from typing import Any
+
+from sqlalchemy import (
+    CheckConstraint,
+    Column,
+    Dialect,
+    Float,
+    ForeignKey,
+    ForeignKeyConstraint,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    Table,
+    Text,
+    TypeDecorator,
+    UniqueConstraint,
+    text,
+)
+
+HEAD_REVISION = "0001"
+"""The revision that this code reads and writes; a test compares it with the newest file in `migrations/versions`."""
+
+
+class PlainText(TypeDecorator[str]):
+    """Text that can always be stored: lone surrogates, which UTF-8 cannot hold, become escapes."""
+
+    impl = Text
+    cache_ok = True
+
+    def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
+        """Escape what cannot be encoded."""
+        del dialect
+        return None if value is None else value.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+UNFINISHED = text("state IN ('intended', 'running')")
+"""Attempts that a crash may have left. In a query it must stand word for word as in the index, or all are read."""
+
+metadata = MetaData(
+    naming_convention={
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "ck": "ck_%(table_name)s_%(constraint_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_N_name)s",
+        "pk": "pk_%(table_name)s",
+    }
+)
+
+
+def _required(name: str, kind: Any) -> Column[Any]:  # noqa: ANN401 - a column's type is SQLAlchemy's business
+    return Column(name, kind, nullable=False)
+
+
+site = Table(
+    "site",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    _required("site_id", PlainText),
+    _required("name", PlainText),
+    _required("created_at_s", Float),
+    _required("source", PlainText),
+    _required("target", PlainText),
+    Column("capabilities", PlainText),
+    Column("capabilities_probed_at_s", Float),
+    CheckConstraint("id = 1", name="one_row"),
+)
+
+runs = Table(
+    "runs",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    _required("verb", PlainText),
+    _required("pid", Integer),
+    _required("started_at_s", Float),
+    _required("heartbeat_at_s", Float),
+    Column("finished_at_s", Float),
+    Column("exit_code", Integer),
+    _required("directory", PlainText),
+)
+
+scans = Table(
+    "scans",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    _required("catalog", PlainText),
+    _required("via", PlainText),
+    _required("started_at_s", Float),
+    Column("finished_at_s", Float),
+    _required("trees", PlainText),
+    _required("parts", PlainText),
+    _required("whole", Integer),
+    _required("reasons", PlainText),
+    _required("rows", Integer),
+    _required("files", Integer),
+    _required("directories", Integer),
+    _required("size_bytes", Integer),
+    _required("problems", Integer),
+    UniqueConstraint("catalog"),
+)
+
+# `scan_id` is no foreign key: a plan may be made from a catalog whose ledger was restored from an older backup.
+plans = Table(
+    "plans",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    _required("name", PlainText),
+    _required("path", PlainText),
+    _required("checksum", PlainText),
+    _required("created_at_s", Float),
+    _required("scan_id", Integer),
+    _required("catalog", PlainText),
+    _required("size_bytes", Integer),
+    _required("files", Integer),
+    _required("directories", Integer),
+    _required("cost", PlainText),
+    _required("forecast_s", Float),
+    UniqueConstraint("name"),
+)
+
+batches = Table(
+    "batches",
+    metadata,
+    Column("plan", PlainText, ForeignKey("plans.name"), primary_key=True),
+    Column("number", Integer, primary_key=True),
+    _required("state", PlainText),
+    _required("size_bytes", Integer),
+    _required("files", Integer),
+    _required("directories", Integer),
+    _required("chunks", Integer),
+    _required("forecast_s", Float),
+)
+
+batch_trees = Table(
+    "batch_trees",
+    metadata,
+    Column("plan", PlainText, primary_key=True),
+    Column("batch", Integer, primary_key=True),
+    Column("tree", LargeBinary, primary_key=True),
+    _required("user", PlainText),
+    _required("rank", Integer),
+    _required("size_bytes", Integer),
+    _required("files", Integer),
+    _required("directories", Integer),
+    ForeignKeyConstraint(["plan", "batch"], ["batches.plan", "batches.number"]),
+)
+
+passes = Table(
+    "passes",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    _required("plan", PlainText),
+    _required("batch", Integer),
+    _required("kind", PlainText),
+    _required("state", PlainText),
+    _required("started_at_s", Float),
+    Column("finished_at_s", Float),
+    _required("total_files", Integer),
+    _required("total_bytes", Integer),
+    Index(None, "plan", "batch", "kind"),
+)
+
+chunks = Table(
+    "chunks",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("pass_id", Integer, ForeignKey("passes.id"), nullable=False),
+    _required("number", Integer),
+    _required("kind", PlainText),
+    _required("tree", LargeBinary),
+    _required("files", Integer),
+    _required("size_bytes", Integer),
+    _required("state", PlainText),
+    _required("tries", Integer),
+    Column("list_path", PlainText),
+    Column("parent_id", Integer, ForeignKey("chunks.id")),
+    UniqueConstraint("pass_id", "number"),
+    # What waits, the largest first, and the sums of a pass: both are answered from this index alone.
+    Index("ix_chunks_pending", "pass_id", "kind", "state", "size_bytes", "number"),
+    Index("ix_chunks_totals", "pass_id", "tree", "kind", "state", "files", "size_bytes"),
+    Index("ix_chunks_parent_id", "parent_id", sqlite_where=text("parent_id IS NOT NULL")),
+)
+
+attempts = Table(
+    "attempts",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("chunk_id", Integer, ForeignKey("chunks.id"), nullable=False),
+    _required("number", Integer),
+    _required("token", PlainText),
+    _required("host", PlainText),
+    _required("engine", PlainText),
+    _required("state", PlainText),
+    Column("pid", Integer),
+    Column("start_ticks", Integer),
+    Column("boot_id", PlainText),
+    _required("argv", PlainText),
+    _required("started_at_s", Float),
+    Column("finished_at_s", Float),
+    Column("exit_code", Integer),
+    _required("files", Integer),
+    _required("size_bytes", Integer),
+    _required("stderr_tail", LargeBinary),
+    UniqueConstraint("token"),
+    UniqueConstraint("chunk_id", "number"),
+    Index("ix_attempts_unfinished", "state", sqlite_where=UNFINISHED),
+)
+
+attention = Table(
+    "attention",
+    metadata,
+    Column("pass_id", Integer, ForeignKey("passes.id"), primary_key=True),
+    Column("path", LargeBinary, primary_key=True),
+    Column("chunk_id", Integer, ForeignKey("chunks.id"), nullable=False),
+    _required("kind", PlainText),
+    Column("errno", Integer),
+    _required("reason", PlainText),
+    _required("at_s", Float),
+    Index("ix_attention_chunk_id", "chunk_id"),
+    Index("ix_attention_kind", "pass_id", "kind"),
+    sqlite_with_rowid=False,
+)
+
+# `attempt_id` 0 stands for all streams together. Clustered by time, without a second index: this is the table that
+# grows while streams work (a row a stream every few seconds).
+samples = Table(
+    "samples",
+    metadata,
+    Column("pass_id", Integer, ForeignKey("passes.id"), primary_key=True),
+    Column("attempt_id", Integer, primary_key=True),
+    Column("at_s", Float, primary_key=True),
+    _required("interval_s", Float),
+    _required("streams", Integer),
+    _required("files", Integer),
+    _required("size_bytes", Integer),
+    sqlite_with_rowid=False,
+)
+
+events = Table(
+    "events",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("run_id", Integer, ForeignKey("runs.id")),
+    _required("at_s", Float),
+    _required("kind", PlainText),
+    _required("severity", PlainText),
+    _required("subject", PlainText),
+    _required("message", PlainText),
+    Index("ix_events_severity", "severity"),
+)
+
+verifications = Table(
+    "verifications",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    _required("plan", PlainText),
+    _required("batch", Integer),
+    _required("started_at_s", Float),
+    Column("finished_at_s", Float),
+    _required("algorithm", PlainText),
+    _required("share", Float),
+    _required("seed", Integer),
+    _required("paths", Integer),
+    _required("size_bytes", Integer),
+    _required("digested_files", Integer),
+    _required("digested_bytes", Integer),
+    _required("proven_gone", Integer),
+    _required("differences", PlainText),
+    _required("expected", PlainText),
+    _required("whole", Integer),
+    _required("reasons", PlainText),
+    Column("manifest", PlainText),
+    Column("manifest_digest", PlainText),
+    Index("ix_verifications_plan", "plan", "batch"),
+)

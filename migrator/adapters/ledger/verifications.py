@@ -1,0 +1,134 @@
+"""Verifications and where their manifests lie."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import Row, insert, select, update
+
+from migrator.adapters.ledger import tables
+from migrator.adapters.ledger.codec import (
+    decode_counts,
+    decode_words,
+    encode_counts,
+    encode_words,
+)
+from migrator.adapters.ledger.database import Database
+from migrator.adapters.ledger.transitions import expect_one
+from migrator.domain.errors import LedgerCorrupt
+from migrator.domain.verification import DigestPolicy, VerificationRecord
+
+
+class SqliteVerifications:
+    """Verifications and where their manifests lie. Reads give finished ones only: others prove nothing."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def start(self, *, plan: str, batch: int, at_s: float) -> int:
+        """Record a new verification; returns its id. Every call is a verification of its own."""
+        with self._database.write() as connection:
+            row = connection.execute(
+                insert(tables.verifications)
+                .values(
+                    plan=plan,
+                    batch=batch,
+                    started_at_s=at_s,
+                    algorithm="",
+                    share=0.0,
+                    seed=0,
+                    paths=0,
+                    size_bytes=0,
+                    digested_files=0,
+                    digested_bytes=0,
+                    proven_gone=0,
+                    differences=encode_counts({}),
+                    expected=encode_counts({}),
+                    whole=0,
+                    reasons=encode_words(()),
+                )
+                .returning(tables.verifications.c.id)
+            ).one()
+        return int(row.id)
+
+    def finish(self, record: VerificationRecord) -> None:
+        """The closing facts of a verification. The same ones may be recorded again; other ones raise LedgerCorrupt."""
+        with self._database.write() as connection:
+            there = connection.execute(
+                select(tables.verifications).where(tables.verifications.c.id == record.id)
+            ).one_or_none()
+            expect_one(int(there is not None), f"verification {record.id}")
+            if there is not None and there.finished_at_s is not None:
+                if _verification(there) != record:
+                    raise LedgerCorrupt(f"verification {record.id} has ended already, with another result")
+                return
+            connection.execute(
+                update(tables.verifications)
+                .where(tables.verifications.c.id == record.id)
+                .values(
+                    plan=record.plan,
+                    batch=record.batch,
+                    started_at_s=record.started_at_s,
+                    finished_at_s=record.finished_at_s,
+                    algorithm=record.policy.algorithm,
+                    share=record.policy.share,
+                    seed=record.policy.seed,
+                    paths=record.paths,
+                    size_bytes=record.size_bytes,
+                    digested_files=record.digested_files,
+                    digested_bytes=record.digested_bytes,
+                    proven_gone=record.proven_gone,
+                    differences=encode_counts(record.differences),
+                    expected=encode_counts(record.expected),
+                    whole=int(record.whole),
+                    reasons=encode_words(record.reasons),
+                    manifest=record.manifest,
+                    manifest_digest=record.manifest_digest,
+                )
+            )
+
+    def latest(self, plan: str, batch: int) -> VerificationRecord | None:
+        """The newest finished verification of a batch."""
+        with self._database.read() as connection:
+            row = connection.execute(
+                select(tables.verifications)
+                .where(
+                    tables.verifications.c.plan == plan,
+                    tables.verifications.c.batch == batch,
+                    tables.verifications.c.finished_at_s.is_not(None),
+                )
+                .order_by(tables.verifications.c.id.desc())
+                .limit(1)
+            ).one_or_none()
+        return None if row is None else _verification(row)
+
+    def of_plan(self, plan: str) -> Sequence[VerificationRecord]:
+        """Every finished verification of a plan, oldest first."""
+        with self._database.read() as connection:
+            rows = connection.execute(
+                select(tables.verifications)
+                .where(tables.verifications.c.plan == plan, tables.verifications.c.finished_at_s.is_not(None))
+                .order_by(tables.verifications.c.id)
+            ).all()
+        return [_verification(row) for row in rows]
+
+
+def _verification(row: Row[Any]) -> VerificationRecord:
+    return VerificationRecord(
+        id=row.id,
+        plan=row.plan,
+        batch=row.batch,
+        started_at_s=row.started_at_s,
+        finished_at_s=row.finished_at_s,
+        policy=DigestPolicy(algorithm=row.algorithm, share=row.share, seed=row.seed),
+        paths=row.paths,
+        size_bytes=row.size_bytes,
+        digested_files=row.digested_files,
+        digested_bytes=row.digested_bytes,
+        proven_gone=row.proven_gone,
+        differences=decode_counts(row.differences),
+        expected=decode_counts(row.expected),
+        whole=bool(row.whole),
+        reasons=decode_words(row.reasons),
+        manifest=row.manifest,
+        manifest_digest=row.manifest_digest,
+    )

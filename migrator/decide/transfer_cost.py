@@ -1,0 +1,61 @@
+"""What a stream spends per file and per byte, fitted from attempts that were measured."""
+
+from dataclasses import dataclass
+
+from migrator.domain.plan import TransferCost
+from migrator.domain.units import format_count, format_size
+
+ENOUGH_ATTEMPTS = 5
+"""Fewer attempts say more about the moment than about the file systems."""
+
+_SINGULAR = 1e-9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CostSums:
+    """Sums over measured attempts, each with f files, b bytes and s seconds: all that a least squares fit needs."""
+
+    attempts: int
+    files: float
+    size_bytes: float
+    seconds: float
+    files_files: float
+    files_bytes: float
+    bytes_bytes: float
+    files_seconds: float
+    bytes_seconds: float
+
+
+def fit_cost(sums: CostSums, streams: int) -> TransferCost | None:
+    """The cost per file and per byte that leaves the least squared error over all attempts, neither below 0.
+
+    Where all attempts have the same bytes per file the two cannot be told apart: then the one that explains more
+    carries all of it. None where there are fewer than `ENOUGH_ATTEMPTS` attempts, or nothing was copied.
+    """
+    if sums.attempts < ENOUGH_ATTEMPTS or sums.seconds <= 0 or (sums.files <= 0 and sums.size_bytes <= 0):
+        return None
+    s_per_file, s_per_byte = _solve(sums)
+    return TransferCost(
+        s_per_file=s_per_file,
+        s_per_byte=s_per_byte,
+        streams=max(streams, 1),
+        basis=(
+            f"measured here: {format_count(sums.attempts)} chunks, {format_count(round(sums.files))} files, "
+            f"{format_size(sums.size_bytes)}"
+        ),
+    )
+
+
+def _solve(sums: CostSums) -> tuple[float, float]:
+    determinant = sums.files_files * sums.bytes_bytes - sums.files_bytes**2
+    if determinant > _SINGULAR * sums.files_files * sums.bytes_bytes:
+        s_per_file = (sums.files_seconds * sums.bytes_bytes - sums.bytes_seconds * sums.files_bytes) / determinant
+        s_per_byte = (sums.bytes_seconds * sums.files_files - sums.files_seconds * sums.files_bytes) / determinant
+        if s_per_file >= 0 and s_per_byte >= 0:
+            return s_per_file, s_per_byte
+    # The bounded optimum lies on an axis: the one that takes more of the squared error away.
+    by_files = sums.files_seconds**2 / sums.files_files if sums.files_files > 0 else 0.0
+    by_bytes = sums.bytes_seconds**2 / sums.bytes_bytes if sums.bytes_bytes > 0 else 0.0
+    if by_files > by_bytes:
+        return sums.files_seconds / sums.files_files, 0.0
+    return 0.0, sums.bytes_seconds / sums.bytes_bytes
