@@ -1,0 +1,109 @@
+"""A Gluster volume, read through its FUSE mount, with the health of its bricks."""
+
+import asyncio
+import os
+from collections.abc import Sequence
+from xml.etree.ElementTree import Element
+
+from migrator.adapters.filesystems.gluster_xml import (
+    GlusterBusy,
+    GlusterFailed,
+    is_quota_disabled,
+    parse_answer,
+    parse_online,
+    parse_quotas,
+    parse_tasks,
+    parse_volume_info,
+    with_status,
+)
+from migrator.adapters.filesystems.reading import ReadingFileSystem
+from migrator.decide.volume_health import volume_fingerprint, volume_problems, wrong_volume_problem
+from migrator.domain.brick import SourceHealth, VolumeState
+from migrator.domain.errors import MigratorError, ToolFailed
+from migrator.ports.clock import Clock
+from migrator.ports.processes import Command, Processes
+
+_TRIES = 8
+_PAUSE_S = 0.5
+_TIMEOUT_S = 120.0
+"""glusterd itself gives up waiting for a peer after two minutes at most."""
+
+
+class GlusterCommands:
+    """Questions to glusterd about one volume. `gluster` is the command: a path, or a name on PATH."""
+
+    def __init__(self, processes: Processes, clock: Clock, *, volume: str, gluster: str = "gluster") -> None:
+        self._processes = processes
+        self._clock = clock
+        self._volume = volume
+        self._gluster = gluster
+
+    async def state(self) -> VolumeState:
+        """Bricks, options, tasks, and which bricks are up. Raises ToolFailed where a question has no answer."""
+        state = parse_volume_info(await self._ask("info", self._volume), self._volume)
+        if not state.started:
+            return state
+        online = parse_online(await self._ask("status", self._volume, "detail"), self._volume)
+        tasks = parse_tasks(await self._ask("status", self._volume, "tasks"), self._volume)
+        return with_status(state, online, tasks)
+
+    async def quotas(self) -> Sequence[tuple[bytes, int]]:
+        """Directories with a limit in bytes; none where quotas are off. Raises ToolFailed."""
+        try:
+            return parse_quotas(await self._ask("quota", self._volume, "list"))
+        except GlusterFailed as error:
+            if is_quota_disabled(error):
+                return ()
+            raise
+
+    async def _ask(self, *words: str) -> Element:
+        """One `gluster volume ...`, tried again while another command holds the cluster's lock."""
+        argv = tuple(os.fsencode(word) for word in (self._gluster, "--mode=script", "--xml", "volume", *words))
+        for attempt in range(_TRIES):
+            completed = await self._processes.run(Command(argv=argv, timeout_s=_TIMEOUT_S))
+            if completed.timed_out:
+                raise ToolFailed(
+                    f"gluster volume {' '.join(words)} did not answer within {_TIMEOUT_S:.0f} s",
+                    cause="glusterd hangs, or waits for a host that does not answer",
+                    hint="look at `gluster pool list` and at glusterd's log",
+                )
+            try:
+                return parse_answer(completed.stdout, completed.stderr)
+            except GlusterBusy:
+                if attempt + 1 == _TRIES:
+                    raise
+                await self._clock.sleep(_PAUSE_S * (attempt + 1))
+        raise AssertionError("unreachable")
+
+
+class GlusterSource(ReadingFileSystem):
+    """The `SourceFileSystem` port over a Gluster mount.
+
+    With one distribute brick down the mount shows fewer files and no error, so only `health` before and after a pass
+    says whether what was seen is all there is.
+    """
+
+    def __init__(self, root: bytes, commands: GlusterCommands, *, volume: str) -> None:
+        super().__init__(root)
+        self._commands = commands
+        self._volume = volume
+
+    async def health(self) -> SourceHealth:
+        """The bricks as glusterd sees them, and as this mount's client does. A look that fails is a problem."""
+        try:
+            identity = await asyncio.to_thread(self.identity)
+        except OSError as error:
+            return SourceHealth(problems=(f"the source's root cannot be read: {error.strerror}",), fingerprint="")
+        try:
+            state = await self._commands.state()
+        except MigratorError as error:
+            return SourceHealth(problems=(f"the volume's state is not known: {error.message}",), fingerprint="")
+        problems = list(volume_problems(state))
+        wrong_volume = wrong_volume_problem(identity, self._volume)
+        if wrong_volume is not None:
+            problems.append(wrong_volume)
+        return SourceHealth(problems=tuple(problems), fingerprint=volume_fingerprint(state), state=state)
+
+    async def quotas(self) -> Sequence[tuple[bytes, int]]:
+        """Directories with a limit in bytes; empty where quotas are off. Raises ToolFailed."""
+        return await self._commands.quotas()

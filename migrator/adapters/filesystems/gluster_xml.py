@@ -1,0 +1,141 @@
+"""What the `gluster --xml` command prints, as facts. Pure.
+
+Only `opRet` says whether a command succeeded: exit codes of failures were 0, 1, 2 and 234 (GlusterFS 10.3).
+"""
+
+import xml.etree.ElementTree as ET
+from collections.abc import Sequence
+
+from migrator.domain.brick import Brick, VolumeState
+from migrator.domain.errors import ToolFailed
+
+_RETRY_SIGNS = ("Another transaction is in progress", "Locking failed on")
+_QUOTA_DISABLED = "Quota is disabled"
+_STARTED = "1"
+_ONLINE = "1"
+_ENDED = frozenset({"2", "3", "4"})
+"""Task states stopped, completed, failed (cli1-xdr.x): the files of a rebalance move no more."""
+
+
+class GlusterBusy(ToolFailed):
+    """Another command held the cluster's lock: the same one works in a moment."""
+
+
+class GlusterFailed(ToolFailed):
+    """The command was understood and failed; the message is Gluster's own."""
+
+
+def parse_answer(stdout: bytes, stderr: bytes = b"") -> ET.Element:
+    """The root element of a successful answer. Raises GlusterBusy, GlusterFailed, ToolFailed."""
+    if b"<!DOCTYPE" in stdout or b"<!ENTITY" in stdout:
+        raise ToolFailed("gluster's answer holds a document type, which it never does")
+    try:
+        answer = ET.fromstring(stdout)  # noqa: S314 -- no DTD, see above
+    except ET.ParseError:
+        said = " ".join((stdout.strip() or stderr.strip()).decode("utf-8", "backslashreplace").split())
+        raise ToolFailed(
+            f"gluster did not answer in XML: {said[:300] or 'nothing at all'}",
+            cause="glusterd is not running on this host, or the command is no gluster",
+            hint="start glusterd here, or set [source] gluster to a command that asks a host where it runs",
+        ) from None
+    if answer.findtext("opRet") != "0":
+        said = " ".join((answer.findtext("opErrstr") or answer.findtext("output") or "no reason given").split())
+        if any(sign in said for sign in _RETRY_SIGNS):
+            raise GlusterBusy(f"gluster is busy: {said}")
+        raise GlusterFailed(f"gluster says: {said}")
+    return answer
+
+
+def parse_volume_info(answer: ET.Element, volume: str) -> VolumeState:
+    """`volume info`: the bricks without their status. Raises ToolFailed where the volume is not in it."""
+    for element in answer.iterfind("volInfo/volumes/volume"):
+        if element.findtext("name") == volume:
+            return VolumeState(
+                volume=volume,
+                volume_id=element.findtext("id") or "",
+                type=element.findtext("typeStr") or "",
+                started=element.findtext("status") == _STARTED,
+                bricks=tuple(_brick(brick) for brick in element.iterfind("bricks/brick")),
+                options=tuple(
+                    sorted(
+                        (option.findtext("name") or "", option.findtext("value") or "")
+                        for option in element.iterfind("options/option")
+                    )
+                ),
+                tasks=(),
+            )
+    raise ToolFailed(f"gluster's answer does not describe volume {volume!r}")
+
+
+def parse_online(answer: ET.Element, volume: str) -> dict[str, bool]:
+    """`volume status VOL detail`: by brick name whether its process is up; bricks of absent hosts are not in it."""
+    online: dict[str, bool] = {}
+    for element in answer.iterfind("volStatus/volumes/volume"):
+        if element.findtext("volName") == volume:
+            for node in element.iterfind("node"):
+                online[f"{node.findtext('hostname')}:{node.findtext('path')}"] = node.findtext("status") == _ONLINE
+    return online
+
+
+def parse_tasks(answer: ET.Element, volume: str) -> tuple[str, ...]:
+    """`volume status VOL tasks`: those that move files now, or wait for a commit, in words.
+
+    A remove-brick is listed until it is committed or stopped, whatever its state; a rebalance stays listed for ever,
+    so one that has ended is left out. A state that is not known counts as unfinished.
+    """
+    tasks: list[str] = []
+    for element in answer.iterfind("volStatus/volumes/volume"):
+        if element.findtext("volName") != volume:
+            continue
+        for task in element.iterfind("tasks/task"):
+            kind = task.findtext("type") or "unknown task"
+            if kind != "Remove brick" and task.findtext("status") in _ENDED:
+                continue
+            bricks = " ".join(brick.text or "" for brick in task.iterfind("params/brick"))
+            shown = f"{kind} ({task.findtext('statusStr') or 'state unknown'})"
+            tasks.append(f"{shown} of {bricks}" if bricks else shown)
+    return tuple(tasks)
+
+
+def parse_quotas(answer: ET.Element) -> tuple[tuple[bytes, int], ...]:
+    """`volume quota VOL list`: directories, relative to the root, with their hard limits in bytes."""
+    quotas: list[tuple[bytes, int]] = []
+    for limit in answer.iterfind("volQuota/limit"):
+        path, hard_limit = limit.findtext("path") or "", limit.findtext("hard_limit") or ""
+        if hard_limit.isdigit():
+            quotas.append((path.encode("utf-8", "surrogateescape").strip(b"/"), int(hard_limit)))
+    return tuple(quotas)
+
+
+def is_quota_disabled(error: GlusterFailed) -> bool:
+    """Whether a failed `quota list` only says that there are no quotas."""
+    return _QUOTA_DISABLED in error.message
+
+
+def with_status(state: VolumeState, online: dict[str, bool], tasks: Sequence[str]) -> VolumeState:
+    """The volume with what its status says; a brick that the status leaves out stays unknown."""
+    bricks = tuple(
+        Brick(name=brick.name, host=brick.host, path=brick.path, online=online.get(brick.name), arbiter=brick.arbiter)
+        for brick in state.bricks
+    )
+    return VolumeState(
+        volume=state.volume,
+        volume_id=state.volume_id,
+        type=state.type,
+        started=state.started,
+        bricks=bricks,
+        options=state.options,
+        tasks=tuple(tasks),
+    )
+
+
+def _brick(element: ET.Element) -> Brick:
+    name = element.findtext("name") or ""
+    host, _, path = name.partition(":/")
+    return Brick(
+        name=name,
+        host=host,
+        path=b"/" + path.encode("utf-8", "surrogateescape"),
+        online=None,
+        arbiter=element.findtext("isArbiter") == "1",
+    )
