@@ -118,11 +118,11 @@ def _time_granularity_ns(fd: int) -> int:
 
 def _shown_time_ns(fd: int, name: bytes, time_ns: int) -> int | None:
     """None where the file system has no such time (before 1970)."""
-    seen_ns: int | None = None
+    shown_ns: list[int] = []
     with _trial():
         os.utime(name, ns=(time_ns, time_ns), dir_fd=fd, follow_symlinks=False)
-        seen_ns = os.stat(name, dir_fd=fd, follow_symlinks=False).st_mtime_ns
-    return None if seen_ns is None or (time_ns < 0 <= seen_ns) else seen_ns
+        shown_ns.append(os.stat(name, dir_fd=fd, follow_symlinks=False).st_mtime_ns)
+    return next((seen_ns for seen_ns in shown_ns if time_ns >= 0 or seen_ns < 0), None)
 
 
 def _symlinks(fd: int, granularity_ns: int) -> tuple[int, bool, bool]:
