@@ -9,38 +9,23 @@ from migrator.domain.site import MountIdentity
 def volume_problems(state: VolumeState) -> tuple[str, ...]:
     """Sentences for everything that makes the mount show less than there is, without any error of its own.
 
-    A brick that the status does not list is as bad as one that is down: its host's glusterd does not answer.
+    A brick that the status does not list is as bad as one that is down: its host's glusterd does not answer. Tasks are
+    no problem here: copies may go on while files move, only nothing may be decided to be gone.
     """
     problems: list[str] = []
     if not state.started:
         problems.append(f"volume {state.volume} is not started")
     if not state.bricks:
         problems.append(f"volume {state.volume} has no bricks")
-    if state.started:
-        for brick in state.bricks:
-            match brick.online:
-                case True:
-                    continue
-                case False:
-                    problems.append(f"brick {brick.name} is down: the mount silently shows fewer files")
-                case None:
-                    problems.append(
-                        f"the status does not list brick {brick.name}: glusterd on {brick.host} does not answer"
-                    )
+    for brick in state.bricks:
+        match brick.online:
+            case True:
+                continue
+            case False:
+                problems.append(f"brick {brick.name} is down")
+            case None:
+                problems.append(f"brick {brick.name} may be down: its state is not known")
     return tuple(problems)
-
-
-def task_reasons(state: VolumeState | None) -> tuple[str, ...]:
-    """Why a look through the mount is not the whole truth while tasks move files, or wait to be committed.
-
-    Copies may go on meanwhile; nothing may be decided to be gone.
-    """
-    if state is None:
-        return ()
-    return tuple(
-        f"a task of volume {state.volume} is not over: {task}; while it moves files, a walk can miss some"
-        for task in state.tasks
-    )
 
 
 def volume_fingerprint(state: VolumeState) -> str:

@@ -5,6 +5,7 @@ import os
 from collections.abc import Sequence
 from xml.etree.ElementTree import Element
 
+from migrator.adapters.filesystems.gluster_client import connection_problems, connections
 from migrator.adapters.filesystems.gluster_xml import (
     GlusterBusy,
     GlusterFailed,
@@ -102,6 +103,12 @@ class GlusterSource(ReadingFileSystem):
         wrong_volume = wrong_volume_problem(identity, self._volume)
         if wrong_volume is not None:
             problems.append(wrong_volume)
+        else:
+            try:
+                connected = await asyncio.to_thread(connections, self.root)
+                problems += connection_problems(state.bricks, connected)
+            except OSError as error:
+                problems.append(f"the mount does not tell which bricks its client is connected to: {error.strerror}")
         return SourceHealth(problems=tuple(problems), fingerprint=volume_fingerprint(state), state=state)
 
     async def quotas(self) -> Sequence[tuple[bytes, int]]:
