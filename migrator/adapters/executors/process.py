@@ -1,0 +1,392 @@
+"""The only place that starts other programs, and the one that ends them.
+
+Every program runs in a session of its own, with a clean environment and no inherited descriptors. Ending means TERM to
+the whole group, a grace, KILL, and reaping. Cancellation waits for all of that: no task leaves a process behind.
+"""
+
+import asyncio
+import fcntl
+import logging
+import os
+import signal
+import subprocess
+import threading
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import IO, Any, TypeVar
+
+from migrator.adapters.executors import proc
+from migrator.domain.errors import ToolFailed
+from migrator.domain.paths import show
+from migrator.domain.transfer import ProcessIdentity
+from migrator.ports.processes import Command, Completed
+
+_log = logging.getLogger(__name__)
+
+_BASE_ENVIRONMENT = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C"}
+_PIECE_BYTES = 1 << 16
+_POLL_S = 0.02
+_DRAIN_S = 2.0
+"""How long a finished program's pipes may stay open (a daemon that it started may hold them)."""
+_KILL_WAIT_S = 5.0
+"""How long a killed process may take; only one that hangs in the kernel takes longer."""
+
+_Result = TypeVar("_Result")
+
+
+class LocalProcesses:
+    """Processes on this machine. `grace_s` lies between TERM and KILL; `output_limit_bytes` holds for `run` only."""
+
+    def __init__(self, *, grace_s: float = 5.0, output_limit_bytes: int = 256 << 20) -> None:
+        self._grace_s = grace_s
+        self._output_limit_bytes = output_limit_bytes
+
+    async def run(self, command: Command) -> Completed:
+        """Run to its end. Raises ToolFailed where it cannot be started, or says more than the limit."""
+        stdout = _Collected(command, self._output_limit_bytes)
+        stderr = _Collected(command, self._output_limit_bytes)
+        exit_code, timed_out = await self._supervise(command, _ignore, stdout.take, stderr.take)
+        return Completed(exit_code=exit_code, stdout=stdout.content, stderr=stderr.content, timed_out=timed_out)
+
+    async def stream(
+        self,
+        command: Command,
+        *,
+        on_start: Callable[[ProcessIdentity], None],
+        on_stdout: Callable[[bytes], None],
+        on_stderr: Callable[[bytes], None],
+    ) -> Completed:
+        """As `run`, with output handed out in pieces. What a callback raises ends the process and is raised on."""
+        exit_code, timed_out = await self._supervise(command, on_start, on_stdout, on_stderr)
+        return Completed(exit_code=exit_code, stdout=b"", stderr=b"", timed_out=timed_out)
+
+    def spawn_detached(self, command: Command) -> ProcessIdentity:
+        """Start a program that outlives this one. It is reaped if it ends earlier. Raises ToolFailed."""
+        null = b"/dev/null"
+        try:
+            pid = os.posix_spawnp(
+                command.argv[0],
+                command.argv,
+                _environment(command),
+                file_actions=[
+                    (os.POSIX_SPAWN_OPEN, 0, null, os.O_RDONLY, 0),
+                    (os.POSIX_SPAWN_OPEN, 1, null, os.O_WRONLY, 0),
+                    (os.POSIX_SPAWN_OPEN, 2, null, os.O_WRONLY, 0),
+                ],
+                setsid=True,
+                setsigdef=(signal.SIGPIPE, signal.SIGXFSZ),
+            )
+        except OSError as error:
+            raise _not_started(command, error) from error
+        identity = _identity_of_started(command, pid)
+        threading.Thread(target=os.waitpid, args=(pid, 0), name=f"reap-{pid}", daemon=True).start()
+        return identity
+
+    def survivors(self, tokens: Sequence[str]) -> Mapping[str, tuple[ProcessIdentity, ...]]:
+        """Which living processes on this machine still carry one of the tokens."""
+        return proc.carriers(tokens)
+
+    async def end(self, token: str, *, grace_s: float) -> bool:
+        """End every process that carries the token; False where one is left. May be called again."""
+        return await _end_all(lambda: proc.carriers((token,)).get(token, ()), grace_s)
+
+    async def _supervise(
+        self,
+        command: Command,
+        on_start: Callable[[ProcessIdentity], None],
+        on_stdout: Callable[[bytes], None],
+        on_stderr: Callable[[bytes], None],
+    ) -> tuple[int, bool]:
+        child = _Child(command)
+        finished = timed_out = False
+        # Nothing was awaited since the process started, so no cancellation can have come in between.
+        try:
+            on_start(child.identity)
+            following = [
+                asyncio.ensure_future(child.feed(command.stdin)),
+                asyncio.ensure_future(_follow(child.stdout, on_stdout)),
+                asyncio.ensure_future(_follow(child.stderr, on_stderr)),
+            ]
+            try:
+                timed_out = not await _wait_for_exit(child, following, command.timeout_s)
+                if timed_out:
+                    _log.warning("%s ran into its time limit of %s s", show(command.argv[0]), command.timeout_s)
+                    await self._end(child, command, forced=True)
+                await _finish(following, _DRAIN_S)
+                finished = not timed_out
+            finally:
+                await _cancel(following)
+        finally:
+            await _to_the_end(self._end(child, command, forced=not finished))
+            child.close()
+        return child.exit_code, timed_out
+
+    async def _end(self, child: "_Child", command: Command, *, forced: bool) -> None:
+        """End what is left of a program that did not come to its own end: its session, and all that carries its token.
+
+        A program that ended by itself may have left a daemon behind on purpose.
+        """
+        if not forced:
+            return
+        token = command.token
+        await child.end(self._grace_s)
+        await _end_all(lambda: proc.session_members(child.identity.pid), self._grace_s)
+        if token is not None and not await self.end(token, grace_s=self._grace_s):
+            _log.error("a process of %s cannot be ended (pid %d)", show(command.argv[0]), child.identity.pid)
+
+
+class _Child:
+    """One started process: its pipes, its end. All methods belong to the event loop that made it."""
+
+    def __init__(self, command: Command) -> None:
+        try:
+            self._popen = subprocess.Popen(
+                command.argv,
+                bufsize=0,
+                stdin=subprocess.PIPE if command.stdin else subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                env=_environment(command),
+                start_new_session=True,
+                close_fds=True,
+            )
+        except (OSError, ValueError) as error:
+            raise _not_started(command, error) from error
+        self.stdout = _nonblocking(self._popen.stdout)
+        self.stderr = _nonblocking(self._popen.stderr)
+        self._stdin = _nonblocking(self._popen.stdin) if self._popen.stdin else None
+        try:
+            self._pidfd = os.pidfd_open(self._popen.pid)
+            # Not reaped before the first `poll`, so it has a stat for sure, also when it has ended already.
+            self.identity = _identity_of_started(command, self._popen.pid)
+        except OSError as error:
+            self._popen.kill()
+            self._popen.wait()
+            raise _not_started(command, error) from error
+
+    @property
+    def exit_code(self) -> int:
+        """Minus the signal's number where a signal ended it, also for one that hangs after KILL."""
+        return -signal.SIGKILL if self._popen.returncode is None else self._popen.returncode
+
+    def reap(self) -> bool:
+        """Whether it has ended; reaps it then."""
+        return self._popen.poll() is not None
+
+    async def exited(self) -> None:
+        """Wait for its end and reap it."""
+        while not self.reap():
+            await _ready(self._pidfd, writing=False)
+
+    async def feed(self, content: bytes) -> None:
+        """Write standard input, as fast as it is read; a program that does not want it all is no error."""
+        if self._stdin is None or self._popen.stdin is None:
+            return
+        left = memoryview(content)
+        try:
+            while left:
+                try:
+                    left = left[os.write(self._stdin, left[:_PIECE_BYTES]) :]
+                except BlockingIOError:
+                    await _ready(self._stdin, writing=True)
+                except BrokenPipeError:
+                    break
+        finally:
+            self._popen.stdin.close()
+
+    async def end(self, grace_s: float) -> None:
+        """TERM, grace, KILL to the group, and reap, while the leader is there."""
+        for number, wait_s in ((signal.SIGTERM, grace_s), (signal.SIGKILL, _KILL_WAIT_S)):
+            # Not reaped yet, so the group's number cannot belong to anybody else.
+            if self.reap():
+                return
+            os.killpg(self._popen.pid, number)
+            task = asyncio.ensure_future(self.exited())
+            await asyncio.wait([task], timeout=wait_s)
+            await _cancel([task])
+
+    def close(self) -> None:
+        """Close what is open of the pipes. May be called again."""
+        for stream in (self._popen.stdin, self._popen.stdout, self._popen.stderr):
+            if stream is not None:
+                stream.close()
+        if self._pidfd >= 0:
+            os.close(self._pidfd)
+            self._pidfd = -1
+        if self._popen.returncode is None:
+            # It hangs in the kernel: wait for it aside, so that it does not stay a zombie when it gets free.
+            threading.Thread(target=self._popen.wait, name=f"reap-{self._popen.pid}", daemon=True).start()
+
+
+class _Collected:
+    """Output that is kept, up to a limit."""
+
+    def __init__(self, command: Command, limit_bytes: int) -> None:
+        self._command = command
+        self._limit_bytes = limit_bytes
+        self._pieces: list[bytes] = []
+        self._size_bytes = 0
+
+    def take(self, piece: bytes) -> None:
+        self._size_bytes += len(piece)
+        if self._size_bytes > self._limit_bytes:
+            raise ToolFailed(
+                f"{show(self._command.argv[0])} said more than {self._limit_bytes} bytes",
+                hint="run the command by hand to see what it says: " + show(b" ".join(self._command.argv)),
+            )
+        self._pieces.append(piece)
+
+    @property
+    def content(self) -> bytes:
+        return b"".join(self._pieces)
+
+
+def _environment(command: Command) -> dict[str, str]:
+    environment = {**_BASE_ENVIRONMENT, **command.environment}
+    if command.token is not None:
+        environment[proc.TOKEN_VARIABLE] = command.token
+    return environment
+
+
+def _not_started(command: Command, error: Exception) -> ToolFailed:
+    missing = isinstance(error, FileNotFoundError)
+    return ToolFailed(
+        f"{show(command.argv[0])} could not be started: {error}",
+        cause="the program is not installed" if missing else "",
+        hint="install it; `migrator doctor` lists what is needed" if missing else "",
+    )
+
+
+def _ignore(_: ProcessIdentity) -> None:
+    """Nobody wants to know."""
+
+
+def _identity_of_started(command: Command, pid: int) -> ProcessIdentity:
+    identity = proc.identity_of(pid)
+    if identity is None:
+        raise ToolFailed(
+            f"{show(command.argv[0])} (pid {pid}) cannot be seen in /proc",
+            cause="/proc is not mounted, or hides processes (hidepid)",
+        )
+    return identity
+
+
+def _nonblocking(stream: IO[bytes] | None) -> int:
+    if stream is None:
+        raise ValueError("not a pipe")
+    fd = stream.fileno()
+    fcntl.fcntl(fd, fcntl.F_SETFL, fcntl.fcntl(fd, fcntl.F_GETFL) | os.O_NONBLOCK)
+    return fd
+
+
+def _set(future: "asyncio.Future[None]") -> None:
+    if not future.done():
+        future.set_result(None)
+
+
+async def _ready(fd: int, *, writing: bool) -> None:
+    loop = asyncio.get_running_loop()
+    ready = loop.create_future()
+    (loop.add_writer if writing else loop.add_reader)(fd, _set, ready)
+    try:
+        await ready
+    finally:
+        (loop.remove_writer if writing else loop.remove_reader)(fd)
+
+
+async def _follow(fd: int, take: Callable[[bytes], None]) -> None:
+    while True:
+        try:
+            piece = os.read(fd, _PIECE_BYTES)
+        except BlockingIOError:
+            await _ready(fd, writing=False)
+            continue
+        if not piece:
+            return
+        take(piece)
+        await asyncio.sleep(0)  # a talkative program must not keep the others waiting
+
+
+async def _wait_for_exit(child: _Child, following: Sequence["asyncio.Future[None]"], timeout_s: float | None) -> bool:
+    """False where the time ran out. Raises what a follower raised."""
+    exited = asyncio.ensure_future(child.exited())
+    loop = asyncio.get_running_loop()
+    deadline_s = None if timeout_s is None else loop.time() + timeout_s
+    try:
+        while not exited.done():
+            left_s = None if deadline_s is None else deadline_s - loop.time()
+            if left_s is not None and left_s <= 0:
+                return False
+            waiting = [exited, *(task for task in following if not task.done())]
+            done, _ = await asyncio.wait(waiting, timeout=left_s, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+        return True
+    finally:
+        await _cancel([exited])
+
+
+async def _finish(following: Sequence["asyncio.Future[None]"], limit_s: float) -> None:
+    done, _ = await asyncio.wait(following, timeout=limit_s, return_when=asyncio.FIRST_EXCEPTION)
+    for task in done:
+        task.result()
+
+
+async def _cancel(tasks: Sequence["asyncio.Future[None]"]) -> None:
+    for task in tasks:
+        task.cancel()
+    await _to_the_end(_settled(tasks))
+
+
+async def _settled(tasks: Sequence["asyncio.Future[None]"]) -> None:
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _to_the_end(work: Coroutine[Any, Any, _Result]) -> _Result:
+    """Let the work come to its end however often the caller is cancelled meanwhile; the cancellation follows then."""
+    task = asyncio.ensure_future(work)
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.shield(task)
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        task.result()
+        raise cancelled
+    return task.result()
+
+
+async def _end_all(find: Callable[[], Sequence[ProcessIdentity]], grace_s: float) -> bool:
+    """TERM to all that are found, a grace, KILL, until none is found; False where one is left.
+
+    Looks again and again, since what is told to end may start others on its way.
+    """
+    loop = asyncio.get_running_loop()
+    kill_from_s = loop.time() + grace_s
+    give_up_s = kill_from_s + _KILL_WAIT_S
+    told: set[ProcessIdentity] = set()
+    while left := find():
+        killing = loop.time() >= kill_from_s
+        for identity in left:
+            if killing or identity not in told:
+                _signal(identity, signal.SIGKILL if killing else signal.SIGTERM)
+                told.add(identity)
+        if loop.time() >= give_up_s:
+            return False
+        await asyncio.sleep(_POLL_S)
+    return True
+
+
+def _signal(identity: ProcessIdentity, number: signal.Signals) -> None:
+    """Signal that very process: through a descriptor, so that a pid that is given out again is not hit."""
+    try:
+        fd = os.pidfd_open(identity.pid)
+    except ProcessLookupError:
+        return
+    try:
+        if proc.lives(identity):
+            signal.pidfd_send_signal(fd, number)
+    except (ProcessLookupError, PermissionError):
+        return
+    finally:
+        os.close(fd)
