@@ -1,0 +1,87 @@
+"""What planning asks of a catalog, and where its chunk lists go."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Protocol
+
+from migrator.decide.batching import LinkSpan
+from migrator.decide.packing import Listing, PackedChunk
+from migrator.decide.surprises import Finding, SymlinkRow
+from migrator.domain.plan import TreeUsage
+from migrator.domain.scan import CatalogRecord
+from migrator.domain.site import TargetCapabilities
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usages:
+    """What every tree of a catalog holds (one without rows too), in order of path, and what lies outside all of them.
+
+    `outside` is None where nothing does; the directories on the way to trees do not count. `size_bytes` counts every
+    link group of the trees once, also where it lies in several.
+    """
+
+    trees: tuple[TreeUsage, ...]
+    outside: TreeUsage | None
+    outside_examples: tuple[bytes, ...]
+    size_bytes: int
+
+
+class CatalogQueries(Protocol):
+    """Queries over one closed catalog; out of core. Same catalog, same answers."""
+
+    @property
+    def record(self) -> CatalogRecord:
+        """The closing record."""
+
+    def usages(self, *, now_s: float, tiny_below_bytes: int) -> Usages:
+        """Counts, bytes and ages. Files last changed after `now_s` are in the bucket of the future."""
+
+    def link_spans(self) -> Sequence[LinkSpan]:
+        """Link groups with names in more than one tree, or in a tree and outside."""
+
+    def symlinks(self) -> Iterator[SymlinkRow]:
+        """Every symlink inside the trees, in any order. Run it to its end before the next query."""
+
+    def findings(self, capabilities: TargetCapabilities, *, long_path_bytes: int) -> Sequence[Finding]:
+        """Foreign owners, paths of `long_path_bytes` and more, and what a target cannot keep; per tree.
+
+        What is known of extended attributes is their namespaces and the size of the largest: where a file has several,
+        a loss may be counted that does not happen, never the other way round.
+        """
+
+    def listings(self, batches: Sequence[Sequence[bytes]]) -> Iterator[Listing]:
+        """All paths of the trees of the batches (numbered from 1), for packing. The trees' roots are left out.
+
+        The first tree of a batch that a link group has names in gets its content; the names in the batch's other
+        trees come as links to a name there. Run it to its end before the next query.
+        """
+
+
+class CatalogReader(Protocol):
+    """Opens catalogs for planning."""
+
+    def open(self, name: str) -> AbstractContextManager[CatalogQueries]:
+        """Raises UsageError where there is none, Refused where it is half written or damaged."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrittenList:
+    """The chunk list of one batch, on disk."""
+
+    chunk_list: str
+    digest: str
+    chunks: int
+    files: int
+    directories: int
+    size_bytes: int
+
+
+class ChunkListWriter(Protocol):
+    """Writes chunk lists beside a plan that is being made."""
+
+    def write(self, plan: str, batch: int, chunks: Iterable[PackedChunk]) -> WrittenList:
+        """Write the list of one batch durably, in order of number. Replaces what an interrupted planning left.
+
+        `chunks` counts all kinds, `files` what is no directory, links too. Raises OSError.
+        """
