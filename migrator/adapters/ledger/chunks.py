@@ -8,7 +8,7 @@ from sqlalchemy import Connection, Row, delete, func, insert, select, update
 
 from migrator.adapters.ledger import tables
 from migrator.adapters.ledger.database import Database
-from migrator.adapters.ledger.transitions import check, state_of
+from migrator.adapters.ledger.transitions import check, missing, state_of
 from migrator.domain.errors import LedgerCorrupt
 from migrator.domain.plan import Chunk
 from migrator.domain.states import (
@@ -88,6 +88,14 @@ class SqliteChunks:
             ).one()
         return pass_record(row)
 
+    def read(self, pass_id: int) -> PassRecord:
+        """One pass. Raises LedgerCorrupt where there is none."""
+        with self._database.read() as connection:
+            row = connection.execute(select(tables.passes).where(tables.passes.c.id == pass_id)).one_or_none()
+        if row is None:
+            raise missing(f"pass {pass_id}")
+        return pass_record(row)
+
     def set_state(self, pass_id: int, state: PassState, at_s: float) -> None:
         """A pass stops, goes on or is done. Raises LedgerCorrupt for a change that the states do not allow."""
         what = f"pass {pass_id}"
@@ -107,6 +115,23 @@ class SqliteChunks:
                 select(tables.passes).where(tables.passes.c.plan == plan).order_by(tables.passes.c.id)
             ).all()
         return [pass_record(row) for row in rows]
+
+    def chunk(self, chunk_id: int) -> ChunkRecord:
+        """One chunk. Raises LedgerCorrupt where there is none."""
+        with self._database.read() as connection:
+            row = connection.execute(select(tables.chunks).where(tables.chunks.c.id == chunk_id)).one_or_none()
+        if row is None:
+            raise missing(f"chunk {chunk_id}")
+        return chunk_record(row)
+
+    def retry_failed(self, pass_id: int) -> int:
+        """Let the failed chunks of a pass wait again, with all their tries; returns how many there were."""
+        with self._database.write() as connection:
+            return connection.execute(
+                update(tables.chunks)
+                .where(tables.chunks.c.pass_id == pass_id, tables.chunks.c.state == ChunkState.FAILED.value)
+                .values(state=ChunkState.PENDING.value, tries=0)
+            ).rowcount
 
     def pending(self, pass_id: int, kind: str, limit: int) -> Sequence[ChunkRecord]:
         """Chunks of one kind that wait, the largest first, then in order of number."""

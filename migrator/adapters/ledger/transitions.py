@@ -31,15 +31,20 @@ def state_of(connection: Connection, table: Table, row_id: int, kind: type[State
     """The state in a row. Raises LedgerCorrupt where there is no such row."""
     found: Any = connection.execute(select(table.c.state).where(table.c.id == row_id)).scalar_one_or_none()
     if found is None:
-        raise LedgerCorrupt(f"the ledger has no {what}", hint="run the same command again")
+        raise missing(what)
     return kind(found)
+
+
+def missing(what: str) -> LedgerCorrupt:
+    """The error for a row that the program knows of and the ledger does not."""
+    return LedgerCorrupt(
+        f"the ledger has no {what}",
+        cause="the ledger was exchanged or restored from a backup while the program worked",
+        hint="run the same command again",
+    )
 
 
 def expect_one(count: int, what: str) -> None:
     """Raise LedgerCorrupt where an update met no row, or several."""
     if count != 1:
-        raise LedgerCorrupt(
-            f"the ledger has no {what}",
-            cause="the ledger was exchanged or restored from a backup while the program worked",
-            hint="run the same command again",
-        )
+        raise missing(what)
