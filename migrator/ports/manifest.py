@@ -1,0 +1,119 @@
+"""What a verification leaves behind: the manifest of what arrived, what differs, and what the target cannot keep."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+from migrator.decide.expectations import Loss
+from migrator.domain.entry import Entry
+from migrator.domain.verification import Difference
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifiedPath:
+    """A path that arrived: the source's attributes, and the digest of its content where that was compared."""
+
+    source: Entry
+    digest: bytes | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkedPath:
+    """A path that has several names on either side. `target_ino` is None where it is not on the target."""
+
+    path: bytes
+    source_ino: int
+    source_nlink: int
+    target_ino: int | None
+    target_nlink: int
+
+
+class LinkFindingKind(StrEnum):
+    """What is wrong with a link group.
+
+    `split`: names of one file of the source are several files on the target. `merged`: names of several files are
+    one. `outside`: a file of the target has names that are not in the batch. `broken`: a file of the source has names
+    outside the batch, which become copies of their own; one finding a file.
+    """
+
+    SPLIT = "split"
+    MERGED = "merged"
+    OUTSIDE = "outside"
+    BROKEN = "broken"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkFinding:
+    """One path and why its hard links are not the source's; `other` is the name it is compared with."""
+
+    path: bytes
+    kind: LinkFindingKind
+    other: bytes
+    names: int
+    nlink: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClosedManifest:
+    """A manifest on disk: the file, its BLAKE2b digest in hexadecimal digits, and how many paths it holds."""
+
+    file: str
+    digest: str
+    rows: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Examples:
+    """Some differences and expected losses of each kind."""
+
+    differences: tuple[Difference, ...]
+    losses: tuple[Loss, ...]
+
+
+class ManifestDraft(Protocol):
+    """A manifest that is being written. `add` may be called by several threads; after `abandon` it does nothing."""
+
+    def add(
+        self,
+        *,
+        verified: Sequence[VerifiedPath] = (),
+        differences: Sequence[Difference] = (),
+        losses: Sequence[Loss] = (),
+        links: Sequence[LinkedPath] = (),
+    ) -> None:
+        """Take what was found. A path with a difference may be added as verified too: it does not get into the
+        manifest. Raises OSError.
+        """
+
+    def link_findings(self) -> Iterator[LinkFinding]:
+        """Compare the hard links of all paths that were added. Nothing may be added while it is read."""
+
+    def catalog_problems(self, catalogs: Sequence[str]) -> tuple[str, ...]:
+        """Why earlier catalogs cannot be asked, as sentences. A catalog that was never begun on disk has none."""
+
+    def unaccounted(self, catalogs: Sequence[str], trees: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
+        """The paths that any of the catalogs saw in the trees and that were not added, in pieces, in order. More may
+        be added while it is read.
+        """
+
+    def close(self) -> ClosedManifest:
+        """Write manifest, differences and expected losses durably, in order of path. Raises OSError."""
+
+    def abandon(self) -> None:
+        """Stop what is under way and remove what was written. May be called again, and after `close`: then it does
+        nothing.
+        """
+
+
+class Manifests(Protocol):
+    """The manifests of a site."""
+
+    def create(self, name: str, *, algorithm: str) -> ManifestDraft:
+        """Begin a manifest; the leftovers of a killed one of the same name are removed. Raises OSError."""
+
+    def examples(self, manifest: str, *, per_kind: int = 5) -> Examples:
+        """Some findings of each kind that lie beside a manifest. Raises Refused where they are missing."""
+
+    def digest(self, manifest: str) -> str:
+        """The digest of the manifest's file, to compare with the ledger's. Raises Refused where it is missing."""
