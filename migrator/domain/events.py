@@ -10,6 +10,8 @@ class EventKind(StrEnum):
     SITE_CREATED = "site-created"
     SCAN_STARTED = "scan-started"
     SCAN_FINISHED = "scan-finished"
+    SCAN_INTERRUPTED = "scan-interrupted"
+    SOURCE_UNHEALTHY = "source-unhealthy"
     PLAN_WRITTEN = "plan-written"
     RUN_STARTED = "run-started"
     RUN_FINISHED = "run-finished"

@@ -20,7 +20,8 @@ class CatalogRecord:
     """The closing record of a catalog (`catalog.json`); `finished_at_s` is None while the scan is under way.
 
     `whole` needs: every directory read, source healthy and unchanged before and after. `reasons` says why not.
-    `size_bytes` counts a hard-linked file once per name.
+    `size_bytes` counts a hard-linked file once per name. `health_fingerprint` is the source's at the start of the scan,
+    for one that goes on later; empty where it is not known.
     """
 
     name: str
@@ -38,3 +39,4 @@ class CatalogRecord:
     directories: int
     size_bytes: int
     problems: int
+    health_fingerprint: str = ""

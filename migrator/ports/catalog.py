@@ -25,6 +25,9 @@ class CatalogWriter(Protocol):
     def directory_done(self, path: bytes, problems: Sequence[ScanProblem]) -> None:
         """All entries of this directory have been added."""
 
+    def note(self, problems: Sequence[ScanProblem]) -> None:
+        """Take problems that belong to no directory: they are on disk with the next part."""
+
     def close(self, record: CatalogRecord) -> CatalogRecord:
         """Flush, fsync, and write the closing record; `parts` of the record is filled in."""
 
@@ -61,6 +64,9 @@ class Catalogs(Protocol):
 
     def resume(self, name: str) -> OpenCatalog | None:
         """A catalog to go on with; None where it was never begun on disk. Raises Refused where it is damaged."""
+
+    def closing_record(self, name: str) -> CatalogRecord | None:
+        """The closing record of a catalog; None where it has none. Raises Refused where the catalog is damaged."""
 
 
 class ChunkLists(Protocol):

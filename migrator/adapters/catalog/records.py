@@ -47,6 +47,7 @@ class _Document(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     directories: int
     size_bytes: int
     problems: int
+    health_fingerprint: str = ""
 
 
 def write_record(file: Path, record: CatalogRecord, parts: tuple[PartFacts, ...]) -> None:
@@ -68,6 +69,7 @@ def write_record(file: Path, record: CatalogRecord, parts: tuple[PartFacts, ...]
         directories=record.directories,
         size_bytes=record.size_bytes,
         problems=record.problems,
+        health_fingerprint=record.health_fingerprint,
     )
     write_durably(file, msgspec.json.format(msgspec.json.encode(document), indent=1) + b"\n")
 
@@ -96,5 +98,6 @@ def read_record(file: Path) -> tuple[CatalogRecord, tuple[PartFacts, ...]]:
         directories=document.directories,
         size_bytes=document.size_bytes,
         problems=document.problems,
+        health_fingerprint=document.health_fingerprint,
     )
     return record, tuple(document.parts)

@@ -6,7 +6,7 @@ from migrator.adapters.catalog.durable import sync_directory
 from migrator.adapters.catalog.reader import ClosedCatalog, open_closed
 from migrator.adapters.catalog.records import write_record
 from migrator.adapters.catalog.resume import resume
-from migrator.adapters.catalog.schema import OPENING_RECORD
+from migrator.adapters.catalog.schema import CLOSING_RECORD, OPENING_RECORD
 from migrator.adapters.catalog.writer import MAX_PART_ROWS, PartsWriter
 from migrator.domain.scan import CatalogRecord
 from migrator.ports.catalog import CatalogTotals, OpenCatalog
@@ -39,6 +39,12 @@ class CatalogDirectories:
         if not (directory / OPENING_RECORD).is_file():
             return None
         return resume(directory, temp_dir=self._temp_dir, max_part_rows=self._max_part_rows)
+
+    def closing_record(self, name: str) -> CatalogRecord | None:
+        """The record of a closed catalog; None for others. Raises Refused where a part of it is missing or torn."""
+        if not (self._directory / name / CLOSING_RECORD).is_file():
+            return None
+        return self.closed(name).record
 
     def closed(self, name: str) -> ClosedCatalog:
         """A closed catalog, for reading. Raises UsageError or Refused as `open_closed` does."""

@@ -97,6 +97,10 @@ class PartsWriter:
         self._done.append(path)
         self._problems.extend(problems)
 
+    def note(self, problems: Sequence[ScanProblem]) -> None:
+        """Take problems that belong to no directory: they are on disk with the next part."""
+        self._problems.extend(problems)
+
     def close(self, record: CatalogRecord) -> CatalogRecord:
         """Write what is left, then the closing record; `parts` of the record is filled in. Raises OSError."""
         self._write_part()
