@@ -7,6 +7,7 @@ from migrator.adapters.ledger import tables
 from migrator.adapters.ledger.attempts import SqliteAttempts
 from migrator.adapters.ledger.chunks import SqliteChunks
 from migrator.adapters.ledger.database import BUSY_TIMEOUT_S, Database
+from migrator.adapters.ledger.facts import SqliteFacts
 from migrator.adapters.ledger.plans import SqlitePlans
 from migrator.adapters.ledger.records import SqliteEvents, SqliteRuns, SqliteSite
 from migrator.adapters.ledger.samples import SqliteSamples
@@ -33,6 +34,7 @@ class SqliteLedger:
         self.samples = SqliteSamples(database)
         self.events = SqliteEvents(database)
         self.verifications = SqliteVerifications(database)
+        self.facts = SqliteFacts(database)
 
     def __enter__(self) -> Self:
         return self

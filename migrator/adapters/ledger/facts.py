@@ -1,0 +1,238 @@
+"""Sums over the ledger, for `status` and `report`."""
+
+from collections.abc import Mapping, Sequence
+from itertools import accumulate
+
+from sqlalchemy import Integer, cast, func, select
+
+from migrator.adapters.ledger import tables
+from migrator.adapters.ledger.attempts import file_problem
+from migrator.adapters.ledger.chunks import CONTENT_KINDS
+from migrator.adapters.ledger.codec import decode
+from migrator.adapters.ledger.database import Database
+from migrator.adapters.ledger.records import event_record, run_record
+from migrator.adapters.ledger.samples import ALL_STREAMS
+from migrator.domain.events import Event, Severity
+from migrator.domain.plan import TransferCost
+from migrator.domain.report import (
+    AttentionCount,
+    AttentionFile,
+    ChunkSum,
+    DonePoint,
+    PlanFacts,
+    PlannedBatch,
+    PlannedTree,
+    ThroughputPoint,
+)
+from migrator.domain.states import AttemptState, BatchState, ChunkKind, ChunkState
+from migrator.domain.transfer import FileProblemKind
+from migrator.domain.tree import UserTree
+from migrator.ports.ledger import RunRecord
+
+
+class SqliteFacts:
+    """Sums over the ledger."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def plan(self, name: str) -> tuple[PlanFacts, TransferCost] | None:
+        """A plan, and the cost that it was forecast with."""
+        with self._database.read() as connection:
+            row = connection.execute(select(tables.plans).where(tables.plans.c.name == name)).one_or_none()
+        if row is None:
+            return None
+        cost = decode(row.cost, TransferCost)
+        facts = PlanFacts(
+            name=row.name,
+            path=row.path,
+            checksum=row.checksum,
+            created_at_s=row.created_at_s,
+            catalog=row.catalog,
+            forecast_s=row.forecast_s,
+            basis=cost.basis,
+        )
+        return facts, cost
+
+    def batches(self, plan: str) -> Sequence[PlannedBatch]:
+        """The batches of a plan, in order of number."""
+        with self._database.read() as connection:
+            rows = connection.execute(
+                select(tables.batches).where(tables.batches.c.plan == plan).order_by(tables.batches.c.number)
+            ).all()
+        return [
+            PlannedBatch(
+                number=row.number,
+                state=BatchState(row.state),
+                size_bytes=row.size_bytes,
+                files=row.files,
+                directories=row.directories,
+                chunks=row.chunks,
+                forecast_s=row.forecast_s,
+            )
+            for row in rows
+        ]
+
+    def trees(self, plan: str) -> Sequence[PlannedTree]:
+        """The user trees of a plan, in order of rank."""
+        query = (
+            select(tables.batch_trees)
+            .where(tables.batch_trees.c.plan == plan)
+            .order_by(tables.batch_trees.c.rank, tables.batch_trees.c.tree)
+        )
+        with self._database.read() as connection:
+            rows = connection.execute(query).all()
+        return [
+            PlannedTree(
+                tree=UserTree(path=row.tree, user=row.user),
+                batch=row.batch,
+                rank=row.rank,
+                size_bytes=row.size_bytes,
+                files=row.files,
+                directories=row.directories,
+            )
+            for row in rows
+        ]
+
+    def chunk_sums(self, pass_id: int) -> Sequence[ChunkSum]:
+        """The chunks of a pass by tree, kind and state; split ones too. Answered from one index."""
+        keys = (tables.chunks.c.tree, tables.chunks.c.kind, tables.chunks.c.state)
+        query = (
+            select(*keys, func.count(), func.sum(tables.chunks.c.files), func.sum(tables.chunks.c.size_bytes))
+            .where(tables.chunks.c.pass_id == pass_id)
+            .group_by(*keys)
+        )
+        with self._database.read() as connection:
+            rows = connection.execute(query).all()
+        return [
+            ChunkSum(
+                tree=tree,
+                kind=ChunkKind(kind),
+                state=ChunkState(state),
+                chunks=chunks,
+                files=files,
+                size_bytes=size_bytes,
+            )
+            for tree, kind, state, chunks, files, size_bytes in rows
+        ]
+
+    def attention_counts(self, plan: str) -> Mapping[int, AttentionCount]:
+        """By batch, how many files of a plan did not arrive."""
+        query = (
+            select(tables.passes.c.batch, tables.attention.c.kind, func.count())
+            .join(tables.passes, tables.passes.c.id == tables.attention.c.pass_id)
+            .where(tables.passes.c.plan == plan)
+            .group_by(tables.passes.c.batch, tables.attention.c.kind)
+        )
+        with self._database.read() as connection:
+            rows = connection.execute(query).all()
+        counts = {(batch, kind): count for batch, kind, count in rows}
+        return {
+            batch: AttentionCount(
+                bad=counts.get((batch, FileProblemKind.BAD.value), 0),
+                vanished=counts.get((batch, FileProblemKind.VANISHED.value), 0),
+            )
+            for batch in {batch for batch, _ in counts}
+        }
+
+    def attention(self, plan: str, limit: int) -> Sequence[AttentionFile]:
+        """The first files of a plan that need attention, in order of batch and path."""
+        query = (
+            select(tables.passes.c.batch, tables.attention)
+            .join(tables.passes, tables.passes.c.id == tables.attention.c.pass_id)
+            .where(tables.passes.c.plan == plan, tables.attention.c.kind == FileProblemKind.BAD.value)
+            .order_by(tables.passes.c.batch, tables.attention.c.path)
+            .limit(limit)
+        )
+        with self._database.read() as connection:
+            rows = connection.execute(query).all()
+        return [AttentionFile(batch=row.batch, problem=file_problem(row)) for row in rows]
+
+    def sampled_span(self) -> tuple[float, float] | None:
+        """When the first and the last sample of any pass were taken; None without samples."""
+        at_s = tables.samples.c.at_s
+        query = select(func.min(at_s), func.max(at_s)).where(tables.samples.c.attempt_id == ALL_STREAMS)
+        with self._database.read() as connection:
+            first, last = connection.execute(query).one()
+        return None if first is None else (first, last)
+
+    def throughput(self, *, from_s: float, to_s: float, span_s: float) -> Sequence[ThroughputPoint]:
+        """The samples of all passes, put together in spans of this length, in order of time; idle spans are left out."""
+        sample = tables.samples.c
+        span = cast((sample.at_s - from_s) / span_s, Integer).label("span")
+        query = (
+            select(
+                span,
+                func.sum(sample.interval_s).label("busy_s"),
+                func.sum(sample.streams * sample.interval_s).label("stream_s"),
+                func.sum(sample.files).label("files"),
+                func.sum(sample.size_bytes).label("size_bytes"),
+            )
+            .where(
+                sample.pass_id.in_(select(tables.passes.c.id)),
+                sample.attempt_id == ALL_STREAMS,
+                sample.at_s >= from_s,
+                sample.at_s <= to_s,
+            )
+            .group_by(span)
+            .order_by(span)
+        )
+        with self._database.read() as connection:
+            rows = connection.execute(query).all()
+        return [
+            ThroughputPoint(
+                at_s=from_s + (row.span + 1) * span_s,
+                span_s=span_s,
+                busy_s=row.busy_s,
+                streams=row.stream_s / row.busy_s if row.busy_s > 0 else 0.0,
+                files=row.files,
+                size_bytes=row.size_bytes,
+            )
+            for row in rows
+        ]
+
+    def done(self, plan: str, *, span_s: float) -> Sequence[DonePoint]:
+        """How much of a plan was done at the end of every span in which a chunk was finished, in order of time."""
+        span = cast(tables.attempts.c.finished_at_s / span_s, Integer).label("span")
+        query = (
+            select(span, func.sum(tables.chunks.c.files), func.sum(tables.chunks.c.size_bytes))
+            .select_from(
+                tables.attempts.join(tables.chunks, tables.chunks.c.id == tables.attempts.c.chunk_id).join(
+                    tables.passes, tables.passes.c.id == tables.chunks.c.pass_id
+                )
+            )
+            .where(
+                tables.passes.c.plan == plan,
+                tables.attempts.c.state == AttemptState.SUCCEEDED.value,
+                tables.chunks.c.state == ChunkState.DONE.value,
+                tables.chunks.c.kind.in_(CONTENT_KINDS),
+            )
+            .group_by(span)
+            .order_by(span)
+        )
+        with self._database.read() as connection:
+            rows = connection.execute(query).all()
+        files = accumulate(row[1] for row in rows)
+        size_bytes = accumulate(row[2] for row in rows)
+        return [
+            DonePoint(at_s=(row[0] + 1) * span_s, done_files=done_files, done_bytes=done_bytes)
+            for row, done_files, done_bytes in zip(rows, files, size_bytes, strict=True)
+        ]
+
+    def runs(self, limit: int) -> Sequence[RunRecord]:
+        """The newest runs, newest first."""
+        with self._database.read() as connection:
+            rows = connection.execute(select(tables.runs).order_by(tables.runs.c.id.desc()).limit(limit)).all()
+        return [run_record(row) for row in rows]
+
+    def incidents(self, limit: int) -> Sequence[Event]:
+        """The newest events that are warnings or errors, newest first."""
+        query = (
+            select(tables.events)
+            .where(tables.events.c.severity.in_([Severity.WARNING.value, Severity.ERROR.value]))
+            .order_by(tables.events.c.id.desc())
+            .limit(limit)
+        )
+        with self._database.read() as connection:
+            rows = connection.execute(query).all()
+        return [event_record(row) for row in rows]

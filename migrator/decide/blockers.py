@@ -1,0 +1,113 @@
+"""What cannot go on, and what it waits for: said before somebody asks. Pure."""
+
+from collections.abc import Iterator, Sequence
+from typing import assert_never
+
+from migrator.domain.errors import EXIT_CODE_MEANINGS, ExitCode
+from migrator.domain.report import BatchFacts, Blocker, PlanFacts, RunFacts, RunLife, ScanFacts
+from migrator.domain.states import BatchState, ChunkState
+from migrator.domain.units import format_count, format_duration
+
+_GOES_ON = (ExitCode.DONE, ExitCode.ATTENTION)
+
+
+def blockers(
+    *,
+    site: str | None,
+    scan: ScanFacts | None,
+    plan: PlanFacts | None,
+    batches: Sequence[BatchFacts],
+    runs: Sequence[RunFacts],
+) -> tuple[Blocker, ...]:
+    """Everything that waits for somebody, in the order of the flow."""
+    if site is None:
+        return (Blocker(subject="everything", on="the site is not set up", hint="migrator init"),)
+    found = [*_scan(scan, plan)]
+    if plan is not None:
+        for batch in batches:
+            found.extend(_batch(batch))
+    found.extend(_runs(runs))
+    return tuple(found)
+
+
+def _scan(scan: ScanFacts | None, plan: PlanFacts | None) -> Iterator[Blocker]:
+    if scan is None:
+        yield Blocker(subject="plan", on="there is no catalog of the source", hint="migrator scan")
+        return
+    if scan.finished_at_s is None:
+        yield Blocker(subject="plan", on=f"the scan {scan.name} has not ended", hint="migrator scan (it goes on)")
+    elif not scan.whole:
+        reasons = "; ".join(scan.reasons[:3]) or "no reason was recorded"
+        more = f"; and {len(scan.reasons) - 3} more" if len(scan.reasons) > 3 else ""
+        yield Blocker(
+            subject="everything that deletes or switches",
+            on=f"the scan {scan.name} is not whole: {reasons}{more}",
+            hint="put that right, then migrator scan",
+        )
+    if plan is None and scan.finished_at_s is not None:
+        yield Blocker(subject="run", on="there is no plan", hint="migrator plan")
+
+
+def _batch(batch: BatchFacts) -> Iterator[Blocker]:
+    subject = f"batch {batch.number}"
+    failed = batch.chunks.get(ChunkState.FAILED, 0)
+    if failed:
+        yield Blocker(
+            subject=subject,
+            on=f"{format_count(failed)} chunks failed each time they were tried",
+            hint=f"see the files that need attention, then migrator run --user-batch {batch.number}",
+        )
+    if batch.attention.bad:
+        yield Blocker(
+            subject=subject,
+            on=f"{format_count(batch.attention.bad)} files could not be copied",
+            hint=f"put their reasons right, then migrator run --user-batch {batch.number}",
+        )
+    match batch.state:
+        case BatchState.PLANNED | BatchState.SEEDING | BatchState.VERIFIED:
+            pass
+        case BatchState.SEEDED:
+            yield from _verification(batch, subject)
+        case _:
+            assert_never(batch.state)
+
+
+def _verification(batch: BatchFacts, subject: str) -> Iterator[Blocker]:
+    hint = f"migrator verify --user-batch {batch.number}"
+    verification = batch.verification
+    if verification is None:
+        yield Blocker(subject=f"{subject}: cutover", on="it is copied and not verified", hint=hint)
+        return
+    differences = sum(verification.differences.values())
+    if differences:
+        kinds = ", ".join(f"{format_count(count)} {kind}" for kind, count in verification.differences.items() if count)
+        yield Blocker(
+            subject=f"{subject}: cutover",
+            on=f"the verification found {format_count(differences)} differences ({kinds})",
+            hint=f"migrator run --user-batch {batch.number}, then {hint}",
+        )
+    if not verification.whole:
+        reasons = "; ".join(verification.reasons[:3]) or "no reason was recorded"
+        yield Blocker(subject=f"{subject}: cutover", on=f"the verification is not whole: {reasons}", hint=hint)
+
+
+def _runs(runs: Sequence[RunFacts]) -> Iterator[Blocker]:
+    newest: dict[str, RunFacts] = {}
+    for run in runs:
+        newest.setdefault(run.verb, run)
+    for run in newest.values():
+        verb = run.verb.split()[0] if run.verb.split() else run.verb
+        if run.life is RunLife.SILENT:
+            yield Blocker(
+                subject=verb,
+                on=f"process {run.pid} has given no sign of life for {format_duration(run.silent_s)}: killed, or it hangs",
+                hint=f"make sure that it has ended, then the same command again; its log is in {run.directory}",
+            )
+        elif run.life is RunLife.ENDED and run.exit_code is not None and run.exit_code not in _GOES_ON:
+            known = run.exit_code in set(ExitCode)
+            meaning = EXIT_CODE_MEANINGS[ExitCode(run.exit_code)] if known else "unknown"
+            yield Blocker(
+                subject=verb,
+                on=f"it ended with exit code {run.exit_code} ({meaning})",
+                hint=f"see the events and the log in {run.directory}, then the same command again",
+            )

@@ -1,0 +1,223 @@
+"""From sums of the ledger to what people ask: how far, how fast, until when, and what is in the way. Pure."""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+
+from migrator.domain.plan import TransferCost
+from migrator.domain.report import (
+    AttentionCount,
+    BatchFacts,
+    ChunkSum,
+    DonePoint,
+    Estimate,
+    PassFacts,
+    PlannedBatch,
+    PlannedTree,
+    RunLife,
+    Tally,
+    ThroughputPoint,
+    TreeFacts,
+    TreeState,
+)
+from migrator.domain.states import BatchState, ChunkKind, ChunkState, PassState
+from migrator.domain.units import DAY_S, HOUR_S, MINUTE_S, format_duration
+from migrator.domain.verification import VerificationRecord
+
+SILENT_AFTER_S = 30.0
+"""A run renews its sign of life every few seconds; one that has been silent for longer was killed, or hangs."""
+
+PACE_WINDOW_S = 7 * DAY_S
+"""How far back the pace is looked at: a week holds the nights, weekends and pauses of a real migration."""
+
+_CONTENT = (ChunkKind.FILES, ChunkKind.LINKS)
+_SPANS_S = (
+    5.0,
+    10.0,
+    30.0,
+    60.0,
+    5.0 * MINUTE_S,
+    15.0 * MINUTE_S,
+    HOUR_S,
+    3.0 * HOUR_S,
+    6.0 * HOUR_S,
+    DAY_S,
+    7.0 * DAY_S,
+)
+
+
+def run_life(*, silent_s: float, finished: bool) -> RunLife:
+    """Whether a run lives."""
+    if finished:
+        return RunLife.ENDED
+    return RunLife.SILENT if silent_s > SILENT_AFTER_S else RunLife.AT_WORK
+
+
+def span_width(duration_s: float, points: int) -> float:
+    """The shortest round span that covers a duration in at most so many points."""
+    for width_s in _SPANS_S:
+        if duration_s <= width_s * points:
+            return width_s
+    return duration_s / points
+
+
+def tree_facts(
+    planned: Sequence[PlannedTree],
+    sums: Mapping[int, Sequence[ChunkSum]],
+    states: Mapping[int, BatchState],
+    passes: Mapping[int, PassFacts],
+) -> tuple[TreeFacts, ...]:
+    """How far every tree is, in the order given. `sums` and `passes` are those of the first pass, by batch.
+
+    Before that pass the plan's figures are the totals, then those of its chunks: what is really on the lists.
+    """
+    by_tree: dict[tuple[int, bytes], list[ChunkSum]] = defaultdict(list)
+    for batch, of_batch in sums.items():
+        for entry in of_batch:
+            if entry.state is not ChunkState.SPLIT:
+                by_tree[batch, entry.tree].append(entry)
+    return tuple(
+        _tree(tree, by_tree[tree.batch, tree.tree.path], states[tree.batch], passes.get(tree.batch)) for tree in planned
+    )
+
+
+def _tree(planned: PlannedTree, sums: Sequence[ChunkSum], state: BatchState, first: PassFacts | None) -> TreeFacts:
+    if first is None:
+        total_bytes, total_files, done_bytes, done_files = planned.size_bytes, planned.files, 0, 0
+        tree_state = TreeState.PLANNED
+    else:
+        content = [entry for entry in sums if entry.kind in _CONTENT]
+        done = [entry for entry in content if entry.state is ChunkState.DONE]
+        total_bytes, total_files = _bytes(content), _files(content)
+        done_bytes, done_files = _bytes(done), _files(done)
+        finished = bool(sums) or first.state is PassState.DONE
+        copied = finished and all(entry.state is ChunkState.DONE for entry in sums)
+        tree_state = TreeState.COPIED if copied else TreeState.COPYING
+        if copied and state is BatchState.VERIFIED:
+            tree_state = TreeState.VERIFIED
+    return TreeFacts(
+        tree=planned.tree,
+        batch=planned.batch,
+        rank=planned.rank,
+        state=tree_state,
+        tally=Tally(
+            total_bytes=total_bytes,
+            done_bytes=done_bytes,
+            total_files=total_files,
+            done_files=done_files,
+            total_users=1,
+            done_users=int(tree_state in (TreeState.COPIED, TreeState.VERIFIED)),
+        ),
+    )
+
+
+def add_up(trees: Sequence[TreeFacts], *, counts: frozenset[TreeState] | None = None) -> Tally:
+    """The tally over several trees. A user with several trees counts once, and as done when all of them are.
+
+    With `counts` only trees in these states count as done, with all that they hold.
+    """
+    users_left = {tree.tree.user for tree in trees if not _is_done(tree, counts)}
+    users = {tree.tree.user for tree in trees}
+    done = [tree for tree in trees if counts is None or tree.state in counts]
+    return Tally(
+        total_bytes=sum(tree.tally.total_bytes for tree in trees),
+        done_bytes=sum(tree.tally.done_bytes for tree in done),
+        total_files=sum(tree.tally.total_files for tree in trees),
+        done_files=sum(tree.tally.done_files for tree in done),
+        total_users=len(users),
+        done_users=len(users - users_left),
+    )
+
+
+def _is_done(tree: TreeFacts, counts: frozenset[TreeState] | None) -> bool:
+    return bool(tree.tally.done_users) if counts is None else tree.state in counts
+
+
+def batch_facts(
+    planned: PlannedBatch,
+    *,
+    trees: Sequence[TreeFacts],
+    sums: Sequence[ChunkSum],
+    passes: Sequence[PassFacts],
+    attention: AttentionCount | None,
+    verification: VerificationRecord | None,
+) -> BatchFacts:
+    """How far one batch is; `trees` are those of this batch, `sums` those of its first pass."""
+    chunks: dict[ChunkState, int] = {}
+    for entry in sums:
+        chunks[entry.state] = chunks.get(entry.state, 0) + entry.chunks
+    return BatchFacts(
+        number=planned.number,
+        state=planned.state,
+        tally=add_up(trees),
+        users=tuple(dict.fromkeys(tree.tree.user for tree in trees)),
+        chunks=chunks or ({ChunkState.PENDING: planned.chunks} if planned.chunks else {}),
+        passes=tuple(passes),
+        forecast_s=planned.forecast_s,
+        attention=attention or AttentionCount(bad=0, vanished=0),
+        verification=verification,
+    )
+
+
+def estimates(
+    *,
+    now_s: float,
+    tally: Tally,
+    planned: TransferCost | None,
+    measured: TransferCost | None,
+    done: Sequence[DonePoint],
+    started_at_s: float | None,
+) -> tuple[Estimate, ...]:
+    """When the copying will be done: by the cost of files and bytes without a pause, and at the pace so far.
+
+    Both, because the first one is what the machines can do, and the second what they did, pauses included.
+    """
+    if tally.total_files <= 0 or (tally.left_files <= 0 and tally.left_bytes <= 0):
+        return ()
+    found = []
+    cost = measured or planned
+    if cost is not None:
+        left_s = (tally.left_files * cost.s_per_file + tally.left_bytes * cost.s_per_byte) / max(cost.streams, 1)
+        if left_s > 0:
+            streams = "1 stream" if cost.streams == 1 else f"{cost.streams} streams"
+            basis = f"{streams} without a pause ({cost.basis})"
+            found.append(Estimate(left_s=left_s, finish_at_s=now_s + left_s, basis=basis))
+    pace = _pace(now_s, done, started_at_s)
+    if pace is not None:
+        bytes_per_s, window_s = pace
+        left_s = tally.left_bytes / bytes_per_s
+        basis = f"at the pace of the last {format_duration(window_s)}, pauses included"
+        found.append(Estimate(left_s=left_s, finish_at_s=now_s + left_s, basis=basis))
+    return tuple(found)
+
+
+def _pace(now_s: float, done: Sequence[DonePoint], started_at_s: float | None) -> tuple[float, float] | None:
+    if not done or started_at_s is None:
+        return None
+    from_s = max(started_at_s, now_s - PACE_WINDOW_S)
+    window_s = now_s - from_s
+    before = max((point.done_bytes for point in done if point.at_s <= from_s), default=0)
+    copied = done[-1].done_bytes - before
+    return (copied / window_s, window_s) if window_s >= MINUTE_S and copied > 0 else None
+
+
+def together(points: Sequence[ThroughputPoint]) -> ThroughputPoint | None:
+    """Several spans as one; None where nothing was at work in any."""
+    busy_s = sum(point.busy_s for point in points)
+    if busy_s <= 0:
+        return None
+    return ThroughputPoint(
+        at_s=max(point.at_s for point in points),
+        span_s=sum(point.span_s for point in points),
+        busy_s=busy_s,
+        streams=sum(point.streams * point.busy_s for point in points) / busy_s,
+        files=sum(point.files for point in points),
+        size_bytes=sum(point.size_bytes for point in points),
+    )
+
+
+def _bytes(sums: Sequence[ChunkSum]) -> int:
+    return sum(entry.size_bytes for entry in sums)
+
+
+def _files(sums: Sequence[ChunkSum]) -> int:
+    return sum(entry.files for entry in sums)

@@ -1,0 +1,303 @@
+"""What `status` and `report` say: facts, rendered in several ways. Times in seconds since the epoch."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from migrator.domain.events import Event
+from migrator.domain.plan import Plan
+from migrator.domain.states import BatchState, ChunkKind, ChunkState, PassKind, PassState
+from migrator.domain.transfer import FileProblem
+from migrator.domain.tree import UserTree
+from migrator.domain.verification import VerificationRecord
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedBatch:
+    """A batch as it was planned, and how far it is."""
+
+    number: int
+    state: BatchState
+    size_bytes: int
+    files: int
+    directories: int
+    chunks: int
+    forecast_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedTree:
+    """A user tree as it was planned; `rank` counts from 1 in the plan's order of size."""
+
+    tree: UserTree
+    batch: int
+    rank: int
+    size_bytes: int
+    files: int
+    directories: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChunkSum:
+    """All chunks of one tree, kind and state in one pass."""
+
+    tree: bytes
+    kind: ChunkKind
+    state: ChunkState
+    chunks: int
+    files: int
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tally:
+    """How much of something is done. A user is done when all that is planned of him is copied."""
+
+    total_bytes: int = 0
+    done_bytes: int = 0
+    total_files: int = 0
+    done_files: int = 0
+    total_users: int = 0
+    done_users: int = 0
+
+    @property
+    def left_bytes(self) -> int:
+        """Bytes that are not copied yet."""
+        return self.total_bytes - self.done_bytes
+
+    @property
+    def left_files(self) -> int:
+        """Files that are not copied yet."""
+        return self.total_files - self.done_files
+
+    @property
+    def left_users(self) -> int:
+        """Users that are not done yet."""
+        return self.total_users - self.done_users
+
+    @property
+    def percent_bytes(self) -> float | None:
+        """Share of the bytes that is done; None where there are none."""
+        return _percent(self.done_bytes, self.total_bytes)
+
+    @property
+    def percent_files(self) -> float | None:
+        """Share of the files that is done; None where there are none."""
+        return _percent(self.done_files, self.total_files)
+
+    @property
+    def percent_users(self) -> float | None:
+        """Share of the users that is done; None where there are none."""
+        return _percent(self.done_users, self.total_users)
+
+
+def _percent(done: int, total: int) -> float | None:
+    # Rounded down: 100 % is said of what is done, and of nothing else.
+    return done * 1000 // total / 10 if total > 0 else None
+
+
+class TreeState(StrEnum):
+    """How far one user tree is."""
+
+    PLANNED = "planned"
+    COPYING = "copying"
+    COPIED = "copied"
+    VERIFIED = "verified"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TreeFacts:
+    """How far one user tree is."""
+
+    tree: UserTree
+    batch: int
+    rank: int
+    state: TreeState
+    tally: Tally
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PassFacts:
+    """One pass over a batch."""
+
+    id: int
+    batch: int
+    kind: PassKind
+    state: PassState
+    started_at_s: float
+    finished_at_s: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttentionCount:
+    """Files of one batch that did not arrive: `bad` ones need attention, `vanished` ones were deleted by their users."""
+
+    bad: int
+    vanished: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttentionFile:
+    """A file that needs attention."""
+
+    batch: int
+    problem: FileProblem
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchFacts:
+    """How far one batch is. `chunks` counts every kind; `verification` is the newest finished one."""
+
+    number: int
+    state: BatchState
+    tally: Tally
+    users: tuple[str, ...]
+    chunks: Mapping[ChunkState, int]
+    passes: tuple[PassFacts, ...]
+    forecast_s: float
+    attention: AttentionCount
+    verification: VerificationRecord | None
+
+
+class RunLife(StrEnum):
+    """Whether a run lives: `silent` ones have neither ended nor given a sign of life for a while."""
+
+    AT_WORK = "at-work"
+    SILENT = "silent"
+    ENDED = "ended"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunFacts:
+    """One invocation of a verb that writes. `silent_s` is the age of its last sign of life."""
+
+    id: int
+    verb: str
+    pid: int
+    life: RunLife
+    started_at_s: float
+    silent_s: float
+    finished_at_s: float | None
+    exit_code: int | None
+    directory: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScanFacts:
+    """The newest scan, without its lists."""
+
+    name: str
+    via: str
+    started_at_s: float
+    finished_at_s: float | None
+    whole: bool
+    reasons: tuple[str, ...]
+    rows: int
+    files: int
+    directories: int
+    size_bytes: int
+    problems: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanFacts:
+    """The plan that everything else is counted by."""
+
+    name: str
+    path: str
+    checksum: str
+    created_at_s: float
+    catalog: str
+    forecast_s: float
+    basis: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate:
+    """When the copying will be done, and on what basis that is said."""
+
+    left_s: float
+    finish_at_s: float
+    basis: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Blocker:
+    """What cannot go on, what it waits for, and what to do about it."""
+
+    subject: str
+    on: str
+    hint: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThroughputPoint:
+    """All streams together over one span of time that ends at `at_s`; `streams` is the mean over the busy part.
+
+    `busy_s` is how much of the span there were streams at work.
+    """
+
+    at_s: float
+    span_s: float
+    busy_s: float
+    streams: float
+    files: int
+    size_bytes: int
+
+    @property
+    def rate_bytes_per_s(self) -> float:
+        """Bytes per second while streams were at work."""
+        return self.size_bytes / self.busy_s if self.busy_s > 0 else 0.0
+
+    @property
+    def rate_files_per_s(self) -> float:
+        """Files per second while streams were at work."""
+        return self.files / self.busy_s if self.busy_s > 0 else 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DonePoint:
+    """How much was done, all in all, at one time."""
+
+    at_s: float
+    done_files: int
+    done_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatusFacts:
+    """Now. Everything but `at_s` may be missing: a site begins with nothing. `site` is None before `init`.
+
+    `attention` is cut; `attention_total` is not. `rate` is the last minutes' throughput, None while nothing is copied.
+    """
+
+    at_s: float
+    site: str | None
+    scan: ScanFacts | None = None
+    plan: PlanFacts | None = None
+    overall: Tally = field(default_factory=Tally)
+    verified: Tally = field(default_factory=Tally)
+    batches: tuple[BatchFacts, ...] = ()
+    trees: tuple[TreeFacts, ...] = ()
+    estimates: tuple[Estimate, ...] = ()
+    rate: ThroughputPoint | None = None
+    attention: tuple[AttentionFile, ...] = ()
+    attention_total: int = 0
+    vanished_total: int = 0
+    runs: tuple[RunFacts, ...] = ()
+    events: tuple[Event, ...] = ()
+    blocked: tuple[Blocker, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportFacts:
+    """For management: the status, how it came to be, and what was proven. `plan` is None where there is none, or where
+    its document cannot be read (`plan_problem` says why).
+    """
+
+    status: StatusFacts
+    throughput: tuple[ThroughputPoint, ...]
+    done: tuple[DonePoint, ...]
+    verifications: tuple[VerificationRecord, ...]
+    plan: Plan | None
+    plan_problem: str

@@ -1,0 +1,62 @@
+"""What `status` and `report` read of the ledger: sums, never rows by the million. Blocks no run."""
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from migrator.domain.events import Event
+from migrator.domain.plan import TransferCost
+from migrator.domain.report import (
+    AttentionCount,
+    AttentionFile,
+    ChunkSum,
+    DonePoint,
+    PlanFacts,
+    PlannedBatch,
+    PlannedTree,
+    ThroughputPoint,
+)
+from migrator.ports.ledger import Ledger, RunRecord
+
+
+class LedgerFacts(Protocol):
+    """Sums over the ledger."""
+
+    def plan(self, name: str) -> tuple[PlanFacts, TransferCost] | None:
+        """A plan, and the cost that it was forecast with."""
+
+    def batches(self, plan: str) -> Sequence[PlannedBatch]:
+        """The batches of a plan, in order of number."""
+
+    def trees(self, plan: str) -> Sequence[PlannedTree]:
+        """The user trees of a plan, in order of rank."""
+
+    def chunk_sums(self, pass_id: int) -> Sequence[ChunkSum]:
+        """The chunks of a pass by tree, kind and state; split ones too."""
+
+    def attention_counts(self, plan: str) -> Mapping[int, AttentionCount]:
+        """By batch, how many files of a plan did not arrive."""
+
+    def attention(self, plan: str, limit: int) -> Sequence[AttentionFile]:
+        """The first files of a plan that need attention, in order of batch and path."""
+
+    def sampled_span(self) -> tuple[float, float] | None:
+        """When the first and the last sample of any pass were taken; None without samples."""
+
+    def throughput(self, *, from_s: float, to_s: float, span_s: float) -> Sequence[ThroughputPoint]:
+        """The samples of all passes, put together in spans of this length, in order of time; idle spans are left out."""
+
+    def done(self, plan: str, *, span_s: float) -> Sequence[DonePoint]:
+        """How much of a plan was done at the end of every span in which a chunk was finished, in order of time."""
+
+    def runs(self, limit: int) -> Sequence[RunRecord]:
+        """The newest runs, newest first."""
+
+    def incidents(self, limit: int) -> Sequence[Event]:
+        """The newest events that are warnings or errors, newest first."""
+
+
+class ReadableLedger(Ledger, Protocol):
+    """The ledger with its sums."""
+
+    @property
+    def facts(self) -> LedgerFacts: ...

@@ -1,0 +1,189 @@
+"""`status`: how far the migration is, now. Reads the ledger only; works at any time, also beside a run."""
+
+from collections.abc import Sequence
+
+from migrator.decide.blockers import blockers
+from migrator.decide.progress_facts import (
+    add_up,
+    batch_facts,
+    estimates,
+    run_life,
+    span_width,
+    together,
+    tree_facts,
+)
+from migrator.domain.errors import UsageError
+from migrator.domain.plan import TransferCost
+from migrator.domain.report import (
+    BatchFacts,
+    ChunkSum,
+    DonePoint,
+    PassFacts,
+    PlanFacts,
+    RunFacts,
+    ScanFacts,
+    StatusFacts,
+    TreeFacts,
+    TreeState,
+)
+from migrator.domain.states import PassKind
+from migrator.domain.units import MINUTE_S
+from migrator.domain.verification import VerificationRecord
+from migrator.ports.ledger import PassRecord
+from migrator.ports.ledger_facts import ReadableLedger
+
+RATE_WINDOW_S = 5.0 * MINUTE_S
+"""The throughput of `now` is that of the last minutes: single samples jump."""
+
+DONE_POINTS = 400
+"""More points than that are not to be seen in a chart."""
+
+_RUNS = 5
+
+
+def read_status(
+    ledger: ReadableLedger, *, now_s: float, plan: str | None = None, attention_limit: int = 20, events_limit: int = 10
+) -> StatusFacts:
+    """All facts of now, by the plan that was recorded last, or by the one named. Raises UsageError where that one is
+    not in the ledger. A site without a scan or a plan has a status too.
+    """
+    site = ledger.site.read()
+    chosen = _plan(ledger, plan)
+    scan = _scan(ledger)
+    batches: tuple[BatchFacts, ...] = ()
+    trees: tuple[TreeFacts, ...] = ()
+    passes: Sequence[PassFacts] = ()
+    done: Sequence[DonePoint] = ()
+    cost = None
+    if chosen is not None:
+        facts, cost = chosen
+        passes = [_pass(record) for record in ledger.passes.of_plan(facts.name)]
+        batches, trees = _batches(ledger, facts.name, passes)
+        done = read_done(ledger, facts.name, now_s=now_s, started_at_s=first_start(passes))
+    overall = add_up(trees)
+    runs = tuple(_run_facts(ledger, now_s))
+    name = None if site is None else site.name
+    plan_facts = None if chosen is None else chosen[0]
+    return StatusFacts(
+        at_s=now_s,
+        site=name,
+        scan=scan,
+        plan=plan_facts,
+        overall=overall,
+        verified=add_up(trees, counts=frozenset({TreeState.VERIFIED})),
+        batches=batches,
+        trees=trees,
+        estimates=estimates(
+            now_s=now_s,
+            tally=overall,
+            planned=cost,
+            measured=ledger.samples.measured_cost(),
+            done=done,
+            started_at_s=first_start(passes),
+        ),
+        rate=together(ledger.facts.throughput(from_s=now_s - RATE_WINDOW_S, to_s=now_s, span_s=RATE_WINDOW_S)),
+        attention=tuple(ledger.facts.attention(plan_facts.name, attention_limit)) if plan_facts else (),
+        attention_total=sum(batch.attention.bad for batch in batches),
+        vanished_total=sum(batch.attention.vanished for batch in batches),
+        runs=runs,
+        events=tuple(ledger.facts.incidents(events_limit)),
+        blocked=blockers(site=name, scan=scan, plan=plan_facts, batches=batches, runs=runs),
+    )
+
+
+def first_start(passes: Sequence[PassFacts]) -> float | None:
+    """When copying began; None before."""
+    return min((entry.started_at_s for entry in passes), default=None)
+
+
+def read_done(ledger: ReadableLedger, plan: str, *, now_s: float, started_at_s: float | None) -> Sequence[DonePoint]:
+    """How much of a plan was done when, in as many points as a chart can show."""
+    if started_at_s is None:
+        return ()
+    return ledger.facts.done(plan, span_s=span_width(max(now_s - started_at_s, 1.0), DONE_POINTS))
+
+
+def _plan(ledger: ReadableLedger, name: str | None) -> tuple[PlanFacts, TransferCost] | None:
+    if name is None:
+        latest = ledger.plans.latest()
+        return None if latest is None else ledger.facts.plan(latest.name)
+    found = ledger.facts.plan(name)
+    if found is None:
+        raise UsageError(
+            f"there is no plan named {name} in the ledger",
+            cause="the name is mistyped, or the plan was made for another site",
+            hint="leave the name out for the latest plan, or see the files in plans/",
+        )
+    return found
+
+
+def _scan(ledger: ReadableLedger) -> ScanFacts | None:
+    record = ledger.scans.unfinished() or ledger.scans.latest()
+    if record is None:
+        return None
+    return ScanFacts(
+        name=record.name,
+        via=record.via,
+        started_at_s=record.started_at_s,
+        finished_at_s=record.finished_at_s,
+        whole=record.whole,
+        reasons=record.reasons,
+        rows=record.rows,
+        files=record.files,
+        directories=record.directories,
+        size_bytes=record.size_bytes,
+        problems=record.problems,
+    )
+
+
+def _pass(record: PassRecord) -> PassFacts:
+    return PassFacts(
+        id=record.id,
+        batch=record.batch,
+        kind=record.kind,
+        state=record.state,
+        started_at_s=record.started_at_s,
+        finished_at_s=record.finished_at_s,
+    )
+
+
+def _batches(
+    ledger: ReadableLedger, plan: str, passes: Sequence[PassFacts]
+) -> tuple[tuple[BatchFacts, ...], tuple[TreeFacts, ...]]:
+    planned = ledger.facts.batches(plan)
+    # The newest seed pass of a batch: what is done of it is done of the batch.
+    seeds = {entry.batch: entry for entry in passes if entry.kind is PassKind.SEED}
+    sums: dict[int, Sequence[ChunkSum]] = {batch: ledger.facts.chunk_sums(entry.id) for batch, entry in seeds.items()}
+    states = {batch.number: batch.state for batch in planned}
+    trees = tree_facts(ledger.facts.trees(plan), sums, states, seeds)
+    attention = ledger.facts.attention_counts(plan)
+    verified: dict[int, VerificationRecord] = {record.batch: record for record in ledger.verifications.of_plan(plan)}
+    batches = tuple(
+        batch_facts(
+            batch,
+            trees=[tree for tree in trees if tree.batch == batch.number],
+            sums=sums.get(batch.number, ()),
+            passes=[entry for entry in passes if entry.batch == batch.number],
+            attention=attention.get(batch.number),
+            verification=verified.get(batch.number),
+        )
+        for batch in planned
+    )
+    return batches, trees
+
+
+def _run_facts(ledger: ReadableLedger, now_s: float) -> list[RunFacts]:
+    return [
+        RunFacts(
+            id=record.id,
+            verb=record.verb,
+            pid=record.pid,
+            life=run_life(silent_s=now_s - record.heartbeat_at_s, finished=record.finished_at_s is not None),
+            started_at_s=record.started_at_s,
+            silent_s=max(now_s - record.heartbeat_at_s, 0.0),
+            finished_at_s=record.finished_at_s,
+            exit_code=record.exit_code,
+            directory=record.directory,
+        )
+        for record in ledger.facts.runs(_RUNS)
+    ]
