@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from migrator.domain.units import DAY_S, GIB
+from migrator.domain.units import DAY_S, GIB, HOUR_S
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,6 +17,16 @@ class SiteSection:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HostSection:
+    """A brick server that works itself: reached over ssh, with the target mounted at `target` there."""
+
+    name: str
+    ssh: str | None = None
+    target: Path | None = None
+    options: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SourceSection:
     """The file system that is left. `gluster` is the gluster command to ask (a wrapper where it lives elsewhere)."""
 
@@ -25,6 +35,7 @@ class SourceSection:
     volume: str | None = None
     via: str = "auto"
     gluster: str = "gluster"
+    hosts: tuple[HostSection, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +72,17 @@ class BatchSection:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Window:
+    """When streams may work: on `days` (0 is Monday) from `start_minute` of the day on; an end that is not after the
+    start lies on the next day.
+    """
+
+    days: tuple[int, ...]
+    start_minute: int
+    end_minute: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TransferSection:
     """How streams work. `bwlimit_bytes_per_s` is for all streams together; None: no limit."""
 
@@ -73,6 +95,7 @@ class TransferSection:
     stall_timeout_s: float = 600.0
     sample_interval_s: float = 5.0
     reserve_bytes: int = GIB
+    windows: tuple[Window, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +104,17 @@ class ReapSection:
 
     smaller_than_bytes: int = 4096
     older_than_s: int = 365 * DAY_S
+    action: str = "list"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CutoverSection:
+    """How a user is switched over: `link` is the path that is switched, with `{user}` in it."""
+
+    switch: str = "symlink"
+    link: str | None = None
+    retain_s: int = 30 * DAY_S
+    max_freeze_s: int = 4 * HOUR_S
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,8 +127,27 @@ class VerifySection:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CapacitySection:
+    """How full the target may become (a share), and how much users add meanwhile."""
+
+    max_fill: float = 0.9
+    growth_bytes_per_day: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GovernorSection:
+    """What users must not notice: streams give way beyond these. None: no limit."""
+
+    max_latency_s: float | None = None
+    max_load: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Site:
-    """One migration, as site.toml describes it."""
+    """One migration, as site.toml describes it.
+
+    `without_effect` names the keys that site.toml sets and this version checks, but does not act on yet.
+    """
 
     file: Path
     site: SiteSection
@@ -105,6 +158,10 @@ class Site:
     transfer: TransferSection = field(default_factory=TransferSection)
     reap: ReapSection = field(default_factory=ReapSection)
     verify: VerifySection = field(default_factory=VerifySection)
+    cutover: CutoverSection = field(default_factory=CutoverSection)
+    capacity: CapacitySection = field(default_factory=CapacitySection)
+    governor: GovernorSection = field(default_factory=GovernorSection)
+    without_effect: tuple[str, ...] = ()
 
     @property
     def ledger_file(self) -> Path:

@@ -1,0 +1,280 @@
+"""Reading site.toml."""
+
+import tomllib
+from dataclasses import MISSING, fields
+from pathlib import Path
+
+import pytest
+
+from migrator.config import site as site_module
+from migrator.config.keys import Form, Key, Section
+from migrator.config.load import load_site, parse_site
+from migrator.config.sections import SECTIONS
+from migrator.config.site import HostSection, Site, Window
+from migrator.config.values import read_value
+from migrator.domain.errors import ExitCode, UsageError
+
+FILE = Path("/etc/migrator/site.toml")
+
+MINIMAL = """\
+[site]
+name = "one"
+[source]
+kind = "posix"
+mount = "/mnt/source"
+[target]
+kind = "posix"
+mount = "/mnt/target"
+[users]
+trees = ["home/*"]
+"""
+
+
+def mistakes_of(text: str) -> list[str]:
+    with pytest.raises(UsageError) as caught:
+        parse_site(text, FILE)
+    assert caught.value.exit_code is ExitCode.USAGE
+    head, *listed = caught.value.message.split("\n")
+    assert head.startswith(str(FILE))
+    return [line.strip() for line in listed]
+
+
+def test_the_least_that_is_needed() -> None:
+    site = parse_site(MINIMAL, FILE)
+    assert site.site.state_dir == Path("/etc/migrator/state")
+    assert site.site.plans_dir == Path("/etc/migrator/plans")
+    assert site.site.hooks_dir == Path("/etc/migrator/hooks")
+    assert site.source.via == "auto"
+    assert site.without_effect == ()
+
+
+def test_everything_that_can_be_said() -> None:
+    site = parse_site(
+        """
+[site]
+name = "gl-to-beegfs"
+state_dir = "/var/lib/migrator"
+plans_dir = "p"
+hooks_dir = "../hooks"
+[source]
+kind = "gluster"
+volume = "vol1"
+mount = "/mnt/gl"
+via = "mount"
+gluster = "/usr/local/sbin/gluster-of-gl1"
+[source.hosts."gl1"]
+ssh = "root@gl1"
+target = "/mnt/beegfs"
+options = ["-p", "2222"]
+[source.hosts.gl2]
+[target]
+kind = "beegfs"
+mount = "/mnt/beegfs"
+path = "archive/"
+inodes_free = 1000
+[users]
+trees = ["home/*", "projects/*/*"]
+map = "users.csv"
+exclude = ["home/lost+found"]
+[batch]
+max_bytes = "10TB"
+max_files = 5
+max_users = 3
+[transfer]
+engine = "rsync"
+jobs = 8
+chunk_size = "1GiB"
+chunk_files = 100
+bwlimit = "1GB/s"
+tries = 5
+stall_timeout = "1h"
+sample_interval = "500ms"
+reserve = 0
+windows = ["Mon-Fri 19:00-07:00", "Sat,Sun 00:00-24:00"]
+[reap]
+older_than = "2y"
+smaller_than = "16KiB"
+action = "archive"
+[cutover]
+switch = "symlink"
+link = "/home/{user}"
+retain = "60d"
+max_freeze = "2h"
+[verify]
+digest = "blake2b"
+sample = "5%"
+workers = 2
+[capacity]
+max_fill = 0.85
+growth = "1TiB/w"
+[governor]
+max_latency = "20ms"
+max_load = 16
+""",
+        FILE,
+    )
+    assert site.target.root == Path("/mnt/beegfs/archive")
+    assert site.site.hooks_dir == Path("/etc/migrator/../hooks")
+    assert site.users.map == Path("/etc/migrator/users.csv")
+    assert site.source.hosts == (
+        HostSection(name="gl1", ssh="root@gl1", target=Path("/mnt/beegfs"), options=("-p", "2222")),
+        HostSection(name="gl2"),
+    )
+    assert site.batch.max_bytes == 10**13
+    assert site.transfer.bwlimit_bytes_per_s == 10**9
+    assert site.transfer.stall_timeout_s == 3600
+    assert site.transfer.windows == (
+        Window(days=(0, 1, 2, 3, 4), start_minute=19 * 60, end_minute=7 * 60),
+        Window(days=(5, 6), start_minute=0, end_minute=24 * 60),
+    )
+    assert site.reap.older_than_s == 2 * 365 * 86400
+    assert site.cutover.max_freeze_s == 7200
+    assert site.verify.sample == 0.05
+    assert site.governor.max_latency_s == 0.02
+    assert "[transfer] windows" in site.without_effect
+    assert "[source.hosts.gl1] ssh" in site.without_effect
+    assert not any("bwlimit" in key for key in site.without_effect)
+
+
+def test_all_mistakes_are_told_at_once_in_order_of_their_lines() -> None:
+    text = (
+        MINIMAL.replace("name", "nam").replace('"home/*"', "3") + '[transfer]\nchunk_size = "10GX"\njbos = 3\n[foo]\n'
+    )
+    mistakes = mistakes_of(text)
+    assert [mistake.split(":")[0] for mistake in mistakes] == ["line 2", "line 10", "line 12", "line 13", "line 14"]
+    assert mistakes[0] == "line 2: unknown key nam in [site]; did you mean name?"
+    assert "needs a text in quotes, not a whole number" in mistakes[1]
+    assert 'unknown size unit "GX"' in mistakes[2]
+    assert mistakes[3] == "line 13: unknown key jbos in [transfer]; did you mean jobs?"
+    assert mistakes[4] == "line 14: unknown section [foo]"
+
+
+@pytest.mark.parametrize(
+    ("replaced", "by", "said"),
+    [
+        ('kind = "posix"\nmount = "/mnt/source"', 'kind = "gluster"\nmount = "/mnt/source"', "line 4: [source] volume is missing"),
+        ('kind = "posix"\nmount = "/mnt/t', 'kind = "beegsf"\nmount = "/mnt/t', 'line 7: [target] kind: "beegsf" is no choice; valid: "beegfs", "posix"; did you mean "beegfs"?'),
+        ("[users]", "[user]", "line 9: unknown section [user]; did you mean [users]?"),
+        ('trees = ["home/*"]', "", "line 9: [users] trees is missing, as in trees"),
+        ('trees = ["home/*"]', "trees = []", "needs at least one glob"),
+        ('trees = ["home/*"]', 'trees = "home/*"', "needs a list in brackets, not a text"),
+        ('"home/*"', '"/home/*"', 'begins with "/"'),
+        ('"home/*"', '"home/../*"', 'holds an empty part, "." or ".."'),
+        ("[users]", "max_users = 3\n[users]", "line 9: unknown key max_users in [target]; it belongs in [batch]"),
+        ("[site]", "jobs = 4\n[site]", "line 1: jobs stands outside every section; it belongs in [transfer]"),
+        ('name = "one"', 'name = "a/b"', "is no name"),
+        ('name = "one"', 'name = ""', "must not be empty"),
+        ("[users]", "inodes_free = true\n[users]", "needs a whole number, not true or false"),
+        ("[users]", "inodes_free = -1\n[users]", "too small: the least is 0"),
+        ("[users]", "hosts = 3\n[users]", "unknown key hosts in [target]"),
+        ("[target]", "hosts = 3\n[target]", "line 6: a host is a section of its own"),
+        ("[target]", '[source.hosts."gl1"]\nsshh = "x"\n[target]', "line 7: unknown key sshh in [source.hosts.gl1]; did you mean ssh?"),
+        ("[site]\nname", "site = 3\n[x]\nname", "line 1: site is a section: write [site] on a line of its own"),
+        ("[users]", "[transfer]\njobs = 2000\n[users]", "too large: the most is 1024"),
+        ("[users]", "[transfer]\nstall_timeout = 30\n[users]", 'needs a text like "10min" or "90d", not a whole number'),
+        ("[users]", '[transfer]\nwindows = ["Mon-Fri 25:00-07:00"]\n[users]', "no such time of day: 25:00"),
+        ("[users]", '[transfer]\nwindows = ["Mon 07:00-07:00"]\n[users]', "it is empty"),
+        ("[users]", '[reap]\nolder_than = "1500ms"\n[users]', "no whole number of seconds"),
+        ("[users]", "[verify]\nsample = 1.5\n[users]", "no share between 0 and 1"),
+        ("[users]", "[verify]\nsample = 1979-05-27\n[users]", "not a date or time"),
+        ('"/mnt/target"', '"/mnt/source/new"', "line 8: the target lies inside the source: /mnt/source/new is below /mnt/source"),
+        ('"/mnt/target"', '"/mnt"', "line 8: the source lies inside the target: /mnt/source is below /mnt"),
+        ('"/mnt/target"', '"/mnt/source/../source/"', "line 8: source and target are the same directory: /mnt/source"),
+        ('"/mnt/target"', '"/mnt"\npath = "source/x"', "line 8: the target lies inside the source"),
+    ],
+)  # fmt: skip
+def test_each_mistake_has_its_line_and_says_what_was_meant(replaced: str, by: str, said: str) -> None:
+    assert replaced in MINIMAL
+    assert any(said in mistake for mistake in mistakes_of(MINIMAL.replace(replaced, by, 1)))
+
+
+def test_beside_one_another_below_one_mount_is_no_nesting() -> None:
+    site = parse_site(MINIMAL.replace('"/mnt/target"', '"/mnt"\npath = "source2"'), FILE)
+    assert site.target.root == Path("/mnt/source2")
+
+
+def test_missing_sections_are_named() -> None:
+    assert mistakes_of("") == [f"section [{name}] is missing" for name in ("site", "source", "target", "users")]
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [("[site]\nname = 10GiB\n", 2), ('[site]\nname = "x', 2), ("[site\n", 1), ("[a]\nb = 1\nb = 2\n", 3)],
+)
+def test_what_is_no_toml_is_told_with_its_line(text: str, line: int) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse_site(text, FILE)
+    assert f"is no valid TOML, line {line}: " in caught.value.message
+
+
+def test_no_site_file_says_how_to_get_one(tmp_path: Path) -> None:
+    with pytest.raises(UsageError) as caught:
+        load_site(tmp_path / "site.toml")
+    assert "there is no site file" in caught.value.message
+    assert "migrator init" in caught.value.hint
+
+
+def test_what_cannot_be_read_is_told(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="cannot be read: Is a directory"):
+        load_site(tmp_path)
+    (tmp_path / "site.toml").write_bytes(b"name = '\xff'")
+    with pytest.raises(UsageError, match="not UTF-8"):
+        load_site(tmp_path / "site.toml")
+
+
+def test_a_target_that_reaches_the_source_through_a_symlink_is_inside_it(tmp_path: Path) -> None:
+    (tmp_path / "source" / "below").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "source")
+    (tmp_path / "site.toml").write_text(
+        MINIMAL.replace("/mnt/source", "source").replace("/mnt/target", "link/below"), encoding="utf-8"
+    )
+    with pytest.raises(UsageError, match="line 8: the target lies inside the source"):
+        load_site(tmp_path / "site.toml")
+
+
+DATACLASSES = {
+    section.name: getattr(site_module, f"{'Host' if section.per_name else section.name.capitalize()}Section")
+    for section in SECTIONS
+}
+
+
+@pytest.mark.parametrize("section", SECTIONS, ids=lambda section: section.name)
+def test_the_table_of_keys_and_the_sections_hold_the_same(section: Section) -> None:
+    named = {key.field or key.name for key in section.keys}
+    held = {field.name for field in fields(DATACLASSES[section.name])} - {"hosts"}
+    assert named == held - ({"name"} if section.per_name else set())
+
+
+@pytest.mark.parametrize(
+    ("section", "key"),
+    [(section, key) for section in SECTIONS for key in section.keys],
+    ids=lambda part: part.name,
+)
+def test_documented_defaults_are_the_real_ones(section: Section, key: Key) -> None:
+    field = next(field for field in fields(DATACLASSES[section.name]) if field.name == (key.field or key.name))
+    if key.required:
+        assert field.default is MISSING
+        assert key.sample
+        return
+    if key.default:
+        given = tomllib.loads(f"x = {key.default}")["x"]
+        read = read_value(key, given, FILE.parent)
+        default = field.default
+        if section.name == "site":
+            default = getattr(parse_site(MINIMAL, FILE).site, field.name)
+        assert read == default
+    else:
+        assert field.default is None
+        assert key.sample
+    if key.sample:
+        read_value(key, tomllib.loads(f"x = {key.sample}")["x"], FILE.parent)
+
+
+def test_every_form_is_used() -> None:
+    assert {key.form for section in SECTIONS for key in section.keys} == set(Form)
+
+
+def test_a_site_is_what_the_rest_of_the_program_expects() -> None:
+    site = parse_site(MINIMAL, FILE)
+    assert isinstance(site, Site)
+    assert site.ledger_file == Path("/etc/migrator/state/ledger.db")

@@ -1,0 +1,83 @@
+"""The commented site.toml that `init` writes."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from migrator.config.load import parse_site
+from migrator.config.render import SiteDraft, render_reference, render_site
+from migrator.config.sections import SECTIONS
+from migrator.domain.errors import UsageError
+
+FILE = Path("/etc/migrator/site.toml")
+
+# Characters that a path may hold; surrogates stand for bytes that are no UTF-8, which TOML cannot hold.
+NAMES = st.text(st.characters(exclude_characters="/\0", exclude_categories=["Cs"]), min_size=1, max_size=20).filter(
+    lambda name: name not in (".", "..")
+)
+
+
+def draft(**changes: object) -> SiteDraft:
+    facts: dict[str, object] = {
+        "name": "one",
+        "source_kind": "gluster",
+        "source_mount": Path("/mnt/gl"),
+        "volume": "vol1",
+        "target_kind": "beegfs",
+        "target_mount": Path("/mnt/beegfs"),
+    }
+    return SiteDraft(**(facts | changes))  # type: ignore[arg-type]
+
+
+def test_what_is_written_is_read_back() -> None:
+    site = parse_site(
+        render_site(
+            draft(
+                state_dir=Path("/var/lib/migrator"),
+                target_path="archive",
+                inodes_free=7,
+                trees=("home/*", "p/*"),
+                gluster="/sbin/g",
+            )
+        ),
+        FILE,
+    )
+    assert (site.site.name, site.site.state_dir) == ("one", Path("/var/lib/migrator"))
+    assert (site.source.kind, site.source.mount) == ("gluster", Path("/mnt/gl"))
+    assert (site.source.volume, site.source.gluster) == ("vol1", "/sbin/g")
+    assert (site.target.kind, site.target.root, site.target.inodes_free) == ("beegfs", Path("/mnt/beegfs/archive"), 7)
+    assert site.users.trees == ("home/*", "p/*")
+
+
+@given(source=NAMES, target=NAMES)
+def test_any_path_is_read_back(source: str, target: str) -> None:
+    text = render_site(draft(source_mount=Path("/s", source), target_mount=Path("/t", target)))
+    site = parse_site(text, FILE)
+    assert (site.source.mount, site.target.mount) == (Path("/s", source), Path("/t", target))
+
+
+def test_a_path_that_toml_cannot_hold_is_refused() -> None:
+    with pytest.raises(UsageError, match="not UTF-8"):
+        render_site(draft(source_mount=Path("/mnt/\udcff")))
+
+
+def test_what_stands_there_as_a_comment_is_valid_too() -> None:
+    """A reader takes the mark away from any line, and the file still loads."""
+    text = render_site(draft())
+    keys = {key.name for section in SECTIONS for key in section.keys}
+    opened = [
+        line[2:] if line.startswith("# [") or line[2:].split(" = ")[0] in keys else line for line in text.splitlines()
+    ]
+    site = parse_site("\n".join(opened), FILE)
+    assert site.governor.max_load == 32
+    assert [host.name for host in site.source.hosts] == ["HOST"]
+
+
+def test_every_key_is_in_the_file_and_in_the_reference() -> None:
+    text, reference = render_site(draft()), render_reference()
+    for section in SECTIONS:
+        for key in section.keys:
+            assert f"{key.name} = " in text
+            assert f"| `{key.name}` |" in reference
