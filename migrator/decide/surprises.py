@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from migrator.decide.batching import LinkSpan
 from migrator.decide.losses import loss_details
-from migrator.domain.paths import is_beneath, join, parent, show
+from migrator.domain.paths import is_beneath, parent, show
 from migrator.domain.plan import Surprise, SurpriseKind, TreeUsage
 from migrator.domain.site import TargetCapabilities
 from migrator.domain.units import format_count, format_size

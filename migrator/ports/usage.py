@@ -17,14 +17,12 @@ from migrator.domain.site import TargetCapabilities
 class Usages:
     """What every tree of a catalog holds (one without rows too), in order of path, and what lies outside all of them.
 
-    `outside` is None where nothing does; the directories on the way to trees do not count. `size_bytes` counts every
-    link group of the trees once, also where it lies in several.
+    `outside` is None where nothing does; the directories on the way to trees do not count.
     """
 
     trees: tuple[TreeUsage, ...]
     outside: TreeUsage | None
     outside_examples: tuple[bytes, ...]
-    size_bytes: int
 
 
 class CatalogQueries(Protocol):

@@ -1,0 +1,274 @@
+"""Chunk lists: Parquet files ordered by chunk, beside the plan and, of split chunks, in the state directory."""
+
+import hashlib
+import os
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from migrator.adapters.plans.atomic import replacing, sync_directory
+from migrator.adapters.plans.documents import check_plan_name
+from migrator.decide.packing import PackedChunk
+from migrator.domain.errors import Refused
+from migrator.domain.plan import Chunk, ListedPath
+from migrator.domain.states import ChunkKind
+from migrator.ports.usage import WrittenList
+
+_LIST_FIELDS: list[pa.Field[Any]] = [
+    pa.field("chunk", pa.int32(), nullable=False),
+    pa.field("kind", pa.string(), nullable=False),
+    pa.field("tree", pa.binary(), nullable=False),
+    pa.field("path", pa.binary(), nullable=False),
+    pa.field("size", pa.int64(), nullable=False),
+    pa.field("link_group", pa.uint64()),
+    pa.field("link_to", pa.binary()),
+]
+LIST_SCHEMA = pa.schema(_LIST_FIELDS)
+"""`size` counts a link group once in its chunk: the group's further names have 0."""
+
+ROW_GROUP_ROWS = 20_000
+"""A row group ends with the chunk that reaches this: to read one chunk, one group of about so many rows is read."""
+
+_SPLITS = "splits/"
+_DIGEST_BYTES = 32
+_READ_BYTES = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class _Index:
+    """Where the chunks of a list file lie; `identity` tells whether it is still the same file."""
+
+    identity: tuple[int, int, int]
+    metadata: pq.FileMetaData
+    last_chunks: tuple[int, ...]
+
+
+class ChunkListFiles:
+    """The `ChunkLists` and `ChunkListWriter` ports.
+
+    The lists of a plan lie in `plans_dir/NAME.chunks`, those of split chunks in `splits_dir`. A list's name is
+    relative to one of them, so that a site's directory can be moved. Thread-safe for reading.
+    """
+
+    def __init__(self, plans_dir: Path, *, splits_dir: Path) -> None:
+        self._plans_dir = plans_dir
+        self._splits_dir = splits_dir
+        self._indexes: dict[str, _Index] = {}
+
+    def write(self, plan: str, batch: int, chunks: Iterable[PackedChunk]) -> WrittenList:
+        """Write the list of one batch durably. Replaces what an interrupted planning left."""
+        name = f"{check_plan_name(plan)}.chunks/batch-{batch:04d}.parquet"
+        file = self._plans_dir / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        sync_directory(self._plans_dir)
+        with replacing(file) as stream:
+            written = _write(stream, chunks)
+        return WrittenList(
+            chunk_list=name,
+            digest=self.digest(name),
+            chunks=written.chunks,
+            files=written.files,
+            directories=written.directories,
+            size_bytes=written.size_bytes,
+        )
+
+    def write_split(self, pass_id: int, chunk: Chunk, paths: Sequence[ListedPath]) -> str:
+        """Write the list of a half of a split chunk; returns its name. The same half may be written again."""
+        name = f"pass-{pass_id:06d}/chunk-{chunk.number:08d}.parquet"
+        file = self._splits_dir / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        sync_directory(self._splits_dir)
+        packed = PackedChunk(
+            batch=0,
+            number=chunk.number,
+            kind=chunk.kind,
+            tree=chunk.tree,
+            paths=[listed.path for listed in paths],
+            sizes_bytes=[listed.size_bytes for listed in paths],
+            link_groups=[listed.link_group for listed in paths],
+            links_to=[listed.link_to for listed in paths],
+        )
+        with replacing(file) as stream:
+            _write(stream, [packed])
+        return _SPLITS + name
+
+    def chunks(self, chunk_list: str) -> Iterator[Chunk]:
+        """Every chunk of a list file, in order of number. Raises Refused where the list is missing or no list."""
+        with self._open(chunk_list) as parquet:
+            # A chunk lies in one row group, so that nothing has to be carried from one to the next.
+            for group in range(parquet.metadata.num_row_groups):
+                table = parquet.read_row_group(group, columns=["chunk", "kind", "tree", "size"])
+                sums = table.group_by(["chunk", "kind", "tree"], use_threads=False)
+                for row in sums.aggregate([("size", "sum"), ("size", "count")]).to_pylist():
+                    yield Chunk(
+                        number=row["chunk"],
+                        kind=ChunkKind(row["kind"]),
+                        tree=row["tree"],
+                        files=row["size_count"],
+                        size_bytes=row["size_sum"],
+                    )
+
+    def paths(self, chunk_list: str, number: int) -> Sequence[ListedPath]:
+        """The paths of one chunk, in order. Reads one row group. Raises Refused where there is no such chunk."""
+        file = self._file(chunk_list)
+        index = self._index(chunk_list)
+        group = bisect_left(index.last_chunks, number)
+        found: list[ListedPath] = []
+        if group < len(index.last_chunks):
+            with pq.ParquetFile(file, metadata=index.metadata) as parquet:
+                table = parquet.read_row_group(group, columns=["chunk", "path", "size", "link_group", "link_to"])
+            numbers: list[Any] = table.column("chunk").to_pylist()
+            start = bisect_left(numbers, number)
+            end = bisect_left(numbers, number + 1)
+            rows = table.slice(start, end - start)
+            columns = (rows.column(name).to_pylist() for name in ("path", "size", "link_group", "link_to"))
+            found = [
+                ListedPath(path=path, size_bytes=size_bytes, link_group=link_group, link_to=link_to)
+                for path, size_bytes, link_group, link_to in zip(*columns, strict=True)
+            ]
+        if not found:
+            raise Refused(
+                f"chunk {number} is not in its list {chunk_list!r}",
+                cause="the list was replaced after the plan was made",
+                hint="make a new plan with `migrator plan`",
+            )
+        return found
+
+    def digest(self, chunk_list: str) -> str:
+        """BLAKE2b over the file, in hexadecimal. Raises Refused where it is missing."""
+        try:
+            with open(self._file(chunk_list), "rb") as stream:
+                digest = hashlib.blake2b(digest_size=_DIGEST_BYTES)
+                while piece := stream.read(_READ_BYTES):
+                    digest.update(piece)
+                return digest.hexdigest()
+        except FileNotFoundError:
+            raise _missing(chunk_list, self._file(chunk_list)) from None
+
+    def _file(self, chunk_list: str) -> Path:
+        root = self._splits_dir if chunk_list.startswith(_SPLITS) else self._plans_dir
+        relative = Path(chunk_list.removeprefix(_SPLITS))
+        if relative.is_absolute() or ".." in relative.parts:
+            raise Refused(
+                f"{chunk_list!r} cannot be a chunk list of this site",
+                cause="lists lie below the plans and the state directory",
+                hint="make a new plan with `migrator plan`",
+            )
+        return root / relative
+
+    def _open(self, chunk_list: str) -> pq.ParquetFile:
+        file = self._file(chunk_list)
+        try:
+            return pq.ParquetFile(file)
+        except FileNotFoundError:
+            raise _missing(chunk_list, file) from None
+        except pa.ArrowInvalid as error:
+            raise Refused(
+                f"the chunk list {chunk_list!r} cannot be read: {error}",
+                cause=f"{file} was cut off or replaced",
+                hint="make a new plan with `migrator plan`",
+            ) from error
+
+    def _index(self, chunk_list: str) -> _Index:
+        file = self._file(chunk_list)
+        try:
+            status = os.stat(file)
+        except FileNotFoundError:
+            raise _missing(chunk_list, file) from None
+        identity = (status.st_ino, status.st_size, status.st_mtime_ns)
+        known = self._indexes.get(chunk_list)
+        if known is not None and known.identity == identity:
+            return known
+        with self._open(chunk_list) as parquet:
+            metadata = parquet.metadata
+        index = _Index(identity, metadata, _last_chunks(metadata))
+        if not chunk_list.startswith(_SPLITS):
+            # The list of a split is read once or twice, that of a batch once for each of its chunks.
+            self._indexes[chunk_list] = index
+        return index
+
+
+def _last_chunks(metadata: pq.FileMetaData) -> tuple[int, ...]:
+    """The last chunk of every row group, by the statistics of the first column."""
+    found: list[int] = []
+    for group in range(metadata.num_row_groups):
+        statistics = metadata.row_group(group).column(0).statistics
+        if statistics is None or not isinstance(statistics.max, int):
+            raise Refused(
+                "a chunk list has no statistics of its chunks",
+                cause="it was not written by migrator",
+                hint="make a new plan with `migrator plan`",
+            )
+        found.append(statistics.max)
+    return tuple(found)
+
+
+def _missing(chunk_list: str, file: Path) -> Refused:
+    return Refused(
+        f"the chunk list {chunk_list!r} is missing",
+        cause=f"{file} was removed, or the plan was copied without the directory beside it",
+        hint="bring it back, or make a new plan with `migrator plan`",
+    )
+
+
+@dataclass(slots=True)
+class _Sums:
+    chunks: int = 0
+    files: int = 0
+    directories: int = 0
+    size_bytes: int = 0
+
+    def add(self, chunk: PackedChunk) -> None:
+        self.chunks += 1
+        match chunk.kind:
+            case ChunkKind.DIRECTORIES:
+                self.directories += chunk.files
+            case ChunkKind.FILES | ChunkKind.LINKS:
+                self.files += chunk.files
+                self.size_bytes += chunk.size_bytes
+            case ChunkKind.DIRECTORY_TIMES:
+                pass
+
+
+def _write(stream: BinaryIO, chunks: Iterable[PackedChunk]) -> _Sums:
+    sums = _Sums()
+    waiting: list[pa.RecordBatch] = []
+    rows = 0
+    with pq.ParquetWriter(
+        stream,
+        LIST_SCHEMA,
+        compression="zstd",
+        write_statistics=["chunk"],
+        use_dictionary=["kind", "tree"],  # type: ignore[arg-type] # a list of columns is documented
+    ) as writer:
+        for chunk in chunks:
+            sums.add(chunk)
+            waiting.append(_rows(chunk))
+            rows += chunk.files
+            if rows >= ROW_GROUP_ROWS:
+                writer.write_table(pa.Table.from_batches(waiting), row_group_size=rows)
+                waiting, rows = [], 0
+        if waiting:
+            writer.write_table(pa.Table.from_batches(waiting), row_group_size=rows)
+    return sums
+
+
+def _rows(chunk: PackedChunk) -> pa.RecordBatch:
+    count = chunk.files
+    return pa.RecordBatch.from_arrays(
+        [
+            pa.repeat(pa.scalar(chunk.number, pa.int32()), count),
+            pa.repeat(pa.scalar(chunk.kind.value, pa.string()), count),
+            pa.repeat(pa.scalar(chunk.tree, pa.binary()), count),
+            pa.array(chunk.paths, pa.binary()),
+            pa.array(chunk.sizes_bytes, pa.int64()),
+            pa.array(chunk.link_groups, pa.uint64()),
+            pa.array(chunk.links_to, pa.binary()),
+        ],
+        schema=LIST_SCHEMA,
+    )
