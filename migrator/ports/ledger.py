@@ -162,6 +162,9 @@ class PassRecords(Protocol):
     def pending(self, pass_id: int, kind: str, limit: int) -> Sequence[ChunkRecord]:
         """Chunks of one kind that wait, the largest first."""
 
+    def failed(self, pass_id: int) -> Sequence[ChunkRecord]:
+        """Chunks that failed, of all kinds, in order of number."""
+
     def totals(self, pass_id: int) -> PassTotals: ...
 
     def set_chunk_state(self, chunk_id: int, state: ChunkState) -> None: ...

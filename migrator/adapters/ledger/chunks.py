@@ -148,6 +148,16 @@ class SqliteChunks:
             ).all()
         return [chunk_record(row) for row in rows]
 
+    def failed(self, pass_id: int) -> Sequence[ChunkRecord]:
+        """Chunks that failed, of all kinds, in order of number."""
+        with self._database.read() as connection:
+            rows = connection.execute(
+                select(tables.chunks)
+                .where(tables.chunks.c.pass_id == pass_id, tables.chunks.c.state == ChunkState.FAILED.value)
+                .order_by(tables.chunks.c.number)
+            ).all()
+        return [chunk_record(row) for row in rows]
+
     def totals(self, pass_id: int) -> PassTotals:
         """How many chunks of all kinds are in which state; files and bytes of those that hold files or links."""
         with self._database.read() as connection:
