@@ -1,0 +1,38 @@
+# Two commands do everything on a fresh Debian 12 machine: `make demo` and `make test`, as root.
+# They install what is missing themselves (tools/setup.sh).
+
+PYTHON_OF_VENV := .venv/bin/python
+
+.PHONY: help venv demo test bench docs format clean
+
+help:
+	@echo "make demo    the main job from end to end on a rehearsal lab; prints the report"
+	@echo "make test    every check: ruff, mypy, import-linter, all tests"
+	@echo "make bench   the benchmarks"
+	@echo "make venv    only the set-up: Debian packages that are missing (as root), and .venv"
+	@echo "make docs    docs/configuration.md from the table of keys"
+	@echo "make format  the code in its one form"
+	@echo "make clean   remove what the others made here"
+
+venv:
+	@tools/setup.sh
+
+demo: venv
+	$(PYTHON_OF_VENV) tools/demo.py
+
+test: venv
+	@tools/test.sh
+
+bench: venv
+	$(PYTHON_OF_VENV) -m bench
+
+docs: venv
+	$(PYTHON_OF_VENV) tools/configuration_page.py
+
+format: venv
+	.venv/bin/ruff format .
+	.venv/bin/ruff check --fix-only .
+
+clean:
+	rm -rf .venv build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .coverage
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,96 @@
+#!/bin/bash
+# Make this checkout ready to run: Debian packages that are missing (as root) and .venv with pinned versions.
+# May be called again at any time, and is quick when there is nothing to do. MIGRATOR_VENV names another directory
+# than .venv; PYTHON another interpreter than the first that serves.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+venv=${MIGRATOR_VENV:-.venv}
+packages=(glusterfs-server glusterfs-client rsync xfsprogs attr acl iproute2 python3-venv fuse3)
+# What must be there in the end, whoever installed it: package and one command of it.
+needed=(rsync:rsync)
+wanted=(glusterfs-server:glusterd glusterfs-client:glusterfs xfsprogs:mkfs.xfs attr:setfattr acl:setfacl iproute2:ip
+    fuse3:fusermount3)
+
+say() { printf 'setup: %s\n' "$*" >&2; }
+fail() {
+    say "$@"
+    exit 1
+}
+
+installed() { [[ $(dpkg-query -W -f='${db:Status-Abbrev}' "$1" 2>/dev/null) == ii* ]]; }
+
+has() { PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin command -v "$1" >/dev/null; }
+
+install_packages() {
+    local missing=() package
+    for package in "${packages[@]}"; do
+        installed "$package" || missing+=("$package")
+    done
+    ((${#missing[@]})) || return 0
+    say "installing: ${missing[*]}"
+    export DEBIAN_FRONTEND=noninteractive
+    local options=(-qq -o DPkg::Lock::Timeout=300 -o Dpkg::Use-Pty=0)
+    apt-get "${options[@]}" update || fail "apt-get update failed: is there a network, and a Debian mirror?"
+    apt-get "${options[@]}" install --yes --no-install-recommends "${missing[@]}" >&2 ||
+        fail "apt-get could not install: ${missing[*]}"
+}
+
+check_commands() {
+    local pair missing=()
+    for pair in "${needed[@]}"; do
+        has "${pair#*:}" || fail "${pair#*:} is missing: install the package ${pair%:*}, or run this as root on Debian"
+    done
+    for pair in "${wanted[@]}"; do
+        has "${pair#*:}" || missing+=("${pair%:*}")
+    done
+    ((${#missing[@]} == 0)) ||
+        say "not installed, and what needs it is skipped (the lab with a real cluster, tests): ${missing[*]}"
+}
+
+# An interpreter that is new enough and can make virtual environments. The first python3 on PATH may be neither;
+# Debian's own can make none (it has no ensurepip) until python3-venv is installed.
+find_python() {
+    local candidate without_venv=""
+    for candidate in ${PYTHON:+"$PYTHON"} python3.11 /usr/bin/python3 python3 python3.12 python3.13; do
+        "$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || continue
+        if "$candidate" -c 'import ensurepip, venv' 2>/dev/null; then
+            "$candidate" -c 'import sys; print(sys.executable)'
+            return
+        fi
+        without_venv=$candidate
+    done
+    [[ -z $without_venv ]] || fail "$without_venv cannot make virtual environments: install the package python3-venv"
+    fail "no Python 3.11 or later: install python3 (Debian 12 has 3.11), or name one: PYTHON=/path/to/python3 make venv"
+}
+
+make_venv() {
+    local stamp=$venv/.migrator-setup state python
+    state=$(cat requirements.lock setup.cfg pyproject.toml tools/setup.sh | sha256sum)" $PWD"
+    if [[ -f $stamp && $(<"$stamp") == "$state" ]] && "$venv/bin/python" -c 'import migrator, click' 2>/dev/null; then
+        return
+    fi
+    if ! "$venv/bin/python" -m pip --version >/dev/null 2>&1; then
+        python=$(find_python)
+        say "making $venv with $python"
+        "$python" -m venv --clear "$venv"
+    fi
+    say "installing pinned versions into $venv"
+    local options=(--quiet --disable-pip-version-check --no-input)
+    "$venv/bin/python" -m pip install "${options[@]}" -r requirements.lock ||
+        fail "pip could not install what requirements.lock names: is there a network?"
+    # The build tool is pinned there too, so nothing is fetched for the build.
+    "$venv/bin/python" -m pip install "${options[@]}" --no-deps --no-build-isolation -e .
+    printf '%s\n' "$state" >"$stamp"
+}
+
+if ((EUID != 0)); then
+    say "not root: Debian packages are not installed"
+elif ! has apt-get || ! has dpkg-query; then
+    say "no apt-get: packages are not installed"
+else
+    install_packages
+fi
+check_commands
+make_venv
+say "ready: $venv/bin/migrator"
