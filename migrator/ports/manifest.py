@@ -87,7 +87,7 @@ class ManifestDraft(Protocol):
         """
 
     def link_findings(self) -> Iterator[LinkFinding]:
-        """Compare the hard links of all paths that were added. Nothing may be added while it is read."""
+        """Compare the hard links of all paths that were added. Differences and losses may be added while it is read, links not."""
 
     def catalog_problems(self, catalogs: Sequence[str]) -> tuple[str, ...]:
         """Why earlier catalogs cannot be asked, as sentences. A catalog that was never begun on disk has none."""

@@ -1,0 +1,407 @@
+"""The stage: guards, walk of both sides, hard links, earlier catalogs, guards again, manifest, record."""
+
+import asyncio
+import os
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from migrator.decide.expectations import Loss
+from migrator.decide.site_guards import health_problems, mount_problems
+from migrator.domain.brick import SourceHealth
+from migrator.domain.entry import EntryType
+from migrator.domain.errors import ExitCode, Interrupted, MigratorError, Refused, UsageError
+from migrator.domain.events import Event, EventKind, Severity
+from migrator.domain.paths import show
+from migrator.domain.plan import Batch, Plan, SurpriseKind
+from migrator.domain.progress import VerifyProgress
+from migrator.domain.site import MountIdentity, TargetCapabilities
+from migrator.domain.states import BatchState
+from migrator.domain.units import format_count, format_size
+from migrator.domain.verification import Difference, DifferenceKind, DigestPolicy, VerificationRecord
+from migrator.ports.clock import Clock
+from migrator.ports.filesystem import FileSystem, SourceFileSystem, TargetFileSystem
+from migrator.ports.ledger import Ledger, SiteRecord
+from migrator.ports.manifest import ClosedManifest, LinkFinding, LinkFindingKind, ManifestDraft, Manifests
+from migrator.ports.progress import Progress
+from migrator.stages.verify.tally import Tally, error_problem
+from migrator.stages.verify.walk import HELD_ENTRIES, TreeComparison
+
+_SHOW_EVERY_S = 0.5
+_SUBJECT = "batch {number}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifyRequest:
+    """What to verify: a batch of a plan that was read (and so checked), how, and with how many worker threads.
+
+    `held_entries` bounds how many names of one directory a worker holds in memory at a time.
+    """
+
+    plan: Plan
+    batch: int
+    policy: DigestPolicy
+    workers: int = 4
+    held_entries: int = HELD_ENTRIES
+
+
+def exit_code(record: VerificationRecord) -> ExitCode:
+    """What the shell sees. A verification that is not whole proves nothing, whatever it found: refused. One that is
+    whole and found differences has files that need attention; expected losses are none.
+    """
+    if not record.whole:
+        return ExitCode.REFUSED
+    return ExitCode.ATTENTION if record.differences else ExitCode.DONE
+
+
+async def verify(
+    request: VerifyRequest,
+    *,
+    source: SourceFileSystem,
+    target: TargetFileSystem,
+    manifests: Manifests,
+    ledger: Ledger,
+    progress: Progress,
+    clock: Clock,
+) -> VerificationRecord:
+    """Compare both sides of a batch as they are now, and write the manifest of what arrived.
+
+    The caller holds the lock `run`, and gives file systems that were opened for this call. The batch becomes verified
+    only when the verification is whole and found no difference; one that was verified and is not any more goes back
+    to seeded. May be called again at any time: every call is a verification and a manifest of its own.
+
+    Raises UsageError where plan or batch do not fit the site, Refused where a guard trips before anything is read
+    (what trips later makes the record not whole), Interrupted on cancellation, and MigratorError where the manifest
+    cannot be written.
+    """
+    stage = _Verification(
+        request,
+        source=source,
+        target=target,
+        manifests=manifests,
+        ledger=ledger,
+        progress=progress,
+        clock=clock,
+    )
+    return await stage.run()
+
+
+class _Verification:
+    def __init__(
+        self,
+        request: VerifyRequest,
+        *,
+        source: SourceFileSystem,
+        target: TargetFileSystem,
+        manifests: Manifests,
+        ledger: Ledger,
+        progress: Progress,
+        clock: Clock,
+    ) -> None:
+        self._request = request
+        self._source = source
+        self._target = target
+        self._manifests = manifests
+        self._ledger = ledger
+        self._progress = progress
+        self._clock = clock
+        self._began_s = clock.monotonic_s()
+        self._reasons: list[str] = []
+
+    async def run(self) -> VerificationRecord:
+        """The whole stage."""
+        site, capabilities, batch, state = self._check_request()
+        before = await self._check_guards(site)
+        number = self._ledger.verifications.start(
+            plan=self._request.plan.name, batch=batch.number, at_s=self._clock.now_s()
+        )
+        started_at_s = self._clock.now_s()
+        self._event(
+            EventKind.VERIFY_STARTED,
+            Severity.INFO,
+            f"comparing {format_count(batch.files + batch.directories)} paths of {len(batch.trees)} user trees",
+        )
+        name = f"{self._request.plan.name}-batch-{batch.number:04d}-{number:06d}"
+        draft = await asyncio.to_thread(self._manifests.create, name, algorithm=self._request.policy.algorithm)
+        tally = Tally(draft)
+        try:
+            manifest = await self._compare(batch, capabilities, draft, tally)
+        except asyncio.CancelledError:
+            raise Interrupted(
+                f"the verification was stopped after {format_count(tally.paths)} paths",
+                hint="run the same command again: it starts over",
+            ) from None
+        except OSError as error:
+            raise MigratorError(
+                f"the verification could not be finished: {error.strerror or error}",
+                cause="the state directory cannot be written, or the target cannot be synced",
+                hint="make room there, check with `migrator doctor`, then verify again",
+            ) from error
+        finally:
+            draft.abandon()
+        self._reasons += await self._guards_afterwards(site, before)
+        record = self._record(number, started_at_s, batch, tally, manifest)
+        self._ledger.verifications.finish(record)
+        self._set_batch_state(state, record)
+        self._announce(record, manifest)
+        return record
+
+    def _check_request(self) -> tuple[SiteRecord, TargetCapabilities, Batch, BatchState]:
+        plan, number = self._request.plan, self._request.batch
+        site = self._ledger.site.read()
+        if site is None:
+            raise UsageError("the ledger knows no site yet", hint="run `migrator init` first")
+        if plan.site_id != site.site_id:
+            raise Refused(
+                f"plan {plan.name!r} was made for another site ({plan.site})",
+                cause="the plans directory or site.toml belongs to another migration",
+                hint="run `migrator plan` for this site",
+            )
+        batch = next((batch for batch in plan.batches if batch.number == number), None)
+        known = self._ledger.plans.read(plan.name)
+        if batch is None:
+            last = max((batch.number for batch in plan.batches), default=0)
+            raise UsageError(
+                f"plan {plan.name!r} has no batch {number}", hint=f"its batches are numbered from 1 to {last}"
+            )
+        state = None if known is None else known.batches.get(number)
+        if state is None or state is BatchState.PLANNED:
+            raise Refused(
+                f"batch {number} of plan {plan.name!r} has not been run",
+                hint=f"run `migrator run --user-batch {number}` first",
+            )
+        if site.capabilities is None:
+            raise Refused(
+                "what the target can keep is not known",
+                cause="it is probed by `migrator doctor`, which has not been run, or could not write there",
+                hint="run `migrator doctor`",
+            )
+        return site, site.capabilities, batch, state
+
+    async def _check_guards(self, site: SiteRecord) -> SourceHealth:
+        """Refuse before anything is read: with a brick down the mount shows fewer files and no error."""
+        problems = await self._mount_problems(site)
+        health = await self._source.health()
+        problems += health.problems
+        if problems:
+            message = "nothing was verified: " + "; ".join(problems)
+            self._event(EventKind.GUARD_REFUSED, Severity.ERROR, message)
+            raise Refused(
+                message,
+                cause="a brick or a mount is not as it has to be, so what it shows may not be all",
+                hint="mend it, check with `migrator doctor`, then verify again",
+            )
+        return health
+
+    async def _guards_afterwards(self, site: SiteRecord, before: SourceHealth) -> tuple[str, ...]:
+        after = await self._source.health()
+        return (*await self._mount_problems(site), *health_problems(before, after))
+
+    async def _mount_problems(self, site: SiteRecord) -> tuple[str, ...]:
+        source = await asyncio.to_thread(_identity, self._source)
+        target = await asyncio.to_thread(_identity, self._target)
+        return (
+            *mount_problems(site.source, source, where="the source"),
+            *mount_problems(site.target, target, where="the target"),
+        )
+
+    async def _compare(
+        self, batch: Batch, capabilities: TargetCapabilities, draft: ManifestDraft, tally: Tally
+    ) -> ClosedManifest:
+        # What is not on the disks yet cannot be read from them: the digests are read with cold caches.
+        await asyncio.to_thread(self._target.sync)
+        comparison = TreeComparison(
+            self._source,
+            self._target,
+            tally,
+            capabilities=capabilities,
+            policy=self._request.policy,
+            root_owner=(os.geteuid(), os.getegid()),
+            workers=self._request.workers,
+            held_entries=self._request.held_entries,
+        )
+        trees = await asyncio.to_thread(self._find_trees, batch, comparison, tally)
+        ticker = asyncio.create_task(self._show_again_and_again(batch, tally))
+        try:
+            await comparison.run()
+            await asyncio.to_thread(_compare_links, draft, tally, capabilities)
+            await self._compare_with_catalogs(draft, comparison, tally, trees)
+            manifest = await asyncio.to_thread(draft.close)
+        finally:
+            ticker.cancel()
+        self._show(batch, tally)
+        if tally.unread:
+            self._reasons.append(f"{format_count(tally.unread)} paths could not be read: see the differences")
+        return manifest
+
+    def _find_trees(self, batch: Batch, comparison: TreeComparison, tally: Tally) -> tuple[bytes, ...]:
+        """The trees that are on the source; what became of the others is a reason not to be whole."""
+        found: list[bytes] = []
+        for tree in batch.trees:
+            try:
+                root = self._source.look(tree.path)
+            except OSError as error:
+                tally.unreadable(error_problem(tree.path, "look", error), on_source=True)
+                continue
+            if root is None:
+                self._reasons.append(
+                    f"user tree {show(tree.path)} is no longer on the source: "
+                    "was it renamed or removed since the scan? Scan and plan again"
+                )
+            elif root.type is not EntryType.DIRECTORY:
+                self._reasons.append(f"user tree {show(tree.path)} is a {root.type.value} on the source now")
+            else:
+                comparison.add_tree(root)
+                found.append(tree.path)
+        return tuple(found)
+
+    async def _compare_with_catalogs(
+        self, draft: ManifestDraft, comparison: TreeComparison, tally: Tally, trees: tuple[bytes, ...]
+    ) -> None:
+        """Whatever any scan saw in the trees is in the manifest, is reported, or is proven gone."""
+        scans = await asyncio.to_thread(self._ledger.scans.all)
+        catalogs = [scan.name for scan in scans]
+        self._reasons += await asyncio.to_thread(draft.catalog_problems, catalogs)
+        pieces = draft.unaccounted(catalogs, trees)
+        while piece := await asyncio.to_thread(_next_piece, pieces):
+            share = -(-len(piece) // max(self._request.workers, 1))
+            parts = [piece[start : start + share] for start in range(0, len(piece), share)]
+            await asyncio.gather(*(asyncio.to_thread(_account, part, comparison, tally) for part in parts))
+
+    async def _show_again_and_again(self, batch: Batch, tally: Tally) -> None:
+        while True:
+            self._show(batch, tally)
+            await self._clock.sleep(_SHOW_EVERY_S)
+
+    def _show(self, batch: Batch, tally: Tally) -> None:
+        self._progress.show(
+            VerifyProgress(
+                batch=batch.number,
+                elapsed_s=self._clock.monotonic_s() - self._began_s,
+                paths=tally.paths,
+                total_paths=batch.files + batch.directories,
+                size_bytes=tally.size_bytes,
+                total_bytes=batch.size_bytes,
+                differences=tally.difference_count,
+            )
+        )
+
+    def _record(
+        self, number: int, started_at_s: float, batch: Batch, tally: Tally, manifest: ClosedManifest
+    ) -> VerificationRecord:
+        reasons = tuple(dict.fromkeys(self._reasons))
+        return VerificationRecord(
+            id=number,
+            plan=self._request.plan.name,
+            batch=batch.number,
+            started_at_s=started_at_s,
+            finished_at_s=self._clock.now_s(),
+            policy=self._request.policy,
+            paths=tally.paths,
+            size_bytes=tally.size_bytes,
+            digested_files=tally.digested_files,
+            digested_bytes=tally.digested_bytes,
+            proven_gone=tally.proven_gone,
+            differences=_counts(tally.differences),
+            expected=_counts(tally.expected),
+            whole=not reasons,
+            reasons=reasons,
+            manifest=manifest.file,
+            manifest_digest=manifest.digest,
+        )
+
+    def _set_batch_state(self, state: BatchState, record: VerificationRecord) -> None:
+        """Only seeded and verified batches change: one whose seed pass is not over cannot be verified."""
+        proven = record.whole and not record.differences
+        wanted = BatchState.VERIFIED if proven else BatchState.SEEDED
+        if state in (BatchState.SEEDED, BatchState.VERIFIED) and state is not wanted:
+            self._ledger.plans.set_batch_state(record.plan, record.batch, wanted)
+
+    def _announce(self, record: VerificationRecord, manifest: ClosedManifest) -> None:
+        examples = self._manifests.examples(manifest.file, per_kind=1)
+        for difference in examples.differences:
+            count = record.differences.get(difference.kind.value, 0)
+            words = f"{format_count(count)} x {difference.kind.value}, as {show(difference.path)}"
+            detail = f"source {difference.source}, target {difference.target}"
+            self._event(EventKind.FILE_BAD, Severity.WARNING, f"{words} ({detail})")
+        for loss in examples.losses:
+            count = record.expected.get(loss.kind.value, 0)
+            words = f"{format_count(count)} x {loss.kind.value}, as {show(loss.path)} ({loss.detail})"
+            self._event(EventKind.VERIFY_FINISHED, Severity.INFO, f"the target cannot keep, as expected: {words}")
+        severity = Severity.INFO if exit_code(record) is ExitCode.DONE else Severity.WARNING
+        self._event(EventKind.VERIFY_FINISHED, severity, _summary(record, manifest))
+
+    def _event(self, kind: EventKind, severity: Severity, message: str) -> None:
+        event = Event(
+            at_s=self._clock.now_s(),
+            kind=kind,
+            severity=severity,
+            subject=_SUBJECT.format(number=self._request.batch),
+            message=message,
+        )
+        self._ledger.events.add(event)
+        self._progress.event(event)
+
+
+def _identity(file_system: FileSystem) -> MountIdentity | None:
+    try:
+        return file_system.identity()
+    except OSError:
+        return None
+
+
+def _next_piece(pieces: Iterator[Sequence[bytes]]) -> Sequence[bytes]:
+    return next(pieces, ())
+
+
+def _account(paths: Sequence[bytes], comparison: TreeComparison, tally: Tally) -> None:
+    """Each path is compared after all, or proven gone; what is neither is unproven."""
+    for path in paths:
+        try:
+            if not comparison.compare_late(path):
+                tally.gone()
+        except OSError as error:
+            words = f"cannot be looked at: {error_problem(path, 'look', error).reason}"
+            tally.found(
+                Difference(path=path, kind=DifferenceKind.UNPROVEN, source=words, target="an earlier scan saw it")
+            )
+
+
+def _compare_links(draft: ManifestDraft, tally: Tally, capabilities: TargetCapabilities) -> None:
+    # Rows that were added before are on disk by now, so findings may be added while they are read.
+    for finding in draft.link_findings():
+        _take_link_finding(finding, tally, capabilities)
+
+
+def _take_link_finding(finding: LinkFinding, tally: Tally, capabilities: TargetCapabilities) -> None:
+    other = show(finding.other)
+    match finding.kind:
+        case LinkFindingKind.SPLIT if not capabilities.keeps_hard_links:
+            tally.lost(Loss(path=finding.path, kind=SurpriseKind.LOSS_HARD_LINK, detail=f"a copy beside {other}"))
+        case LinkFindingKind.SPLIT:
+            _links_differ(tally, finding.path, f"the same file as {other}", "a file of its own")
+        case LinkFindingKind.MERGED:
+            _links_differ(tally, finding.path, "a file of its own", f"the same file as {other}")
+        case LinkFindingKind.OUTSIDE:
+            names = f"{finding.names} names in this batch"
+            _links_differ(tally, finding.path, names, f"{finding.nlink} names, {finding.names} of them in this batch")
+        case LinkFindingKind.BROKEN:
+            detail = f"{finding.nlink} names, {finding.names} of them in this batch: a copy of its own here"
+            tally.lost(Loss(path=finding.path, kind=SurpriseKind.HARD_LINKS_BROKEN, detail=detail))
+
+
+def _links_differ(tally: Tally, path: bytes, source: str, target: str) -> None:
+    tally.found(Difference(path=path, kind=DifferenceKind.HARD_LINKS, source=source, target=target))
+
+
+def _counts(counter: Counter[str]) -> Mapping[str, int]:
+    return dict(sorted(counter.items()))
+
+
+def _summary(record: VerificationRecord, manifest: ClosedManifest) -> str:
+    checked = f"{format_count(record.paths)} paths compared, {format_size(record.digested_bytes)} by digest"
+    arrived = f"{format_count(manifest.rows)} are in the manifest"
+    if not record.whole:
+        return f"{checked}; not whole: {'; '.join(record.reasons)}"
+    total = sum(record.differences.values())
+    return f"{checked}; {arrived}; {format_count(total)} differences" if total else f"{checked}; {arrived}; all equal"

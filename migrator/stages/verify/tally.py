@@ -1,0 +1,110 @@
+"""Counting what a verification finds, from many threads, and handing it to the manifest."""
+
+import threading
+from collections import Counter
+from collections.abc import Sequence
+
+from migrator.decide.expectations import Loss
+from migrator.domain.entry import Entry, EntryType
+from migrator.domain.paths import show
+from migrator.domain.scan import ScanProblem
+from migrator.domain.verification import Difference, DifferenceKind
+from migrator.ports.manifest import LinkedPath, ManifestDraft, VerifiedPath
+
+
+class Tally:
+    """The counters of one verification. Thread-safe; each method may be called by any worker."""
+
+    def __init__(self, draft: ManifestDraft) -> None:
+        self._draft = draft
+        self._lock = threading.Lock()
+        self.paths = 0
+        self.size_bytes = 0
+        self.digested_files = 0
+        self.digested_bytes = 0
+        self.proven_gone = 0
+        self.unread = 0
+        self.differences: Counter[str] = Counter()
+        self.expected: Counter[str] = Counter()
+
+    @property
+    def difference_count(self) -> int:
+        """How many differences there are so far."""
+        with self._lock:
+            return self.differences.total()
+
+    def compared(
+        self,
+        source: Entry,
+        differences: Sequence[Difference],
+        losses: Sequence[Loss],
+        *,
+        digest: bytes | None = None,
+        link: LinkedPath | None = None,
+    ) -> None:
+        """One path was compared to its end; what has no difference goes into the manifest."""
+        self._count(source, differences, losses)
+        with self._lock:
+            if digest is not None:
+                self.digested_files += 1
+                self.digested_bytes += source.size_bytes
+        self._draft.add(
+            verified=() if differences else (VerifiedPath(source=source, digest=digest),),
+            differences=differences,
+            losses=losses,
+            links=() if link is None else (link,),
+        )
+
+    def missing(self, source: Entry, loss: Loss | None, link: LinkedPath | None) -> None:
+        """A path is not on the target: expected where the target cannot have it, a difference otherwise."""
+        losses = () if loss is None else (loss,)
+        difference = Difference(path=source.path, kind=DifferenceKind.MISSING, source=source.type.value, target="none")
+        differences = () if losses else (difference,)
+        self._count(source, differences, losses)
+        self._draft.add(differences=differences, losses=losses, links=() if link is None else (link,))
+
+    def found(self, difference: Difference) -> None:
+        """A difference that is about no path of the source, or that came up later."""
+        with self._lock:
+            self.differences[difference.kind.value] += 1
+        self._draft.add(differences=(difference,))
+
+    def lost(self, loss: Loss) -> None:
+        """An expected loss that came up later."""
+        with self._lock:
+            self.expected[loss.kind.value] += 1
+        self._draft.add(losses=(loss,))
+
+    def unreadable(self, problem: ScanProblem, *, on_source: bool) -> None:
+        """A path could not be read on one side: the verification is not whole."""
+        words = f"{problem.operation}: {problem.reason}"
+        with self._lock:
+            self.unread += 1
+        self.found(
+            Difference(
+                path=problem.path,
+                kind=DifferenceKind.UNREADABLE,
+                source=words if on_source else "not compared",
+                target="not compared" if on_source else words,
+            )
+        )
+
+    def gone(self, count: int = 1) -> None:
+        """Paths that an earlier catalog saw are proven to be no more."""
+        with self._lock:
+            self.proven_gone += count
+
+    def _count(self, source: Entry, differences: Sequence[Difference], losses: Sequence[Loss]) -> None:
+        with self._lock:
+            self.paths += 1
+            if source.type is EntryType.FILE:
+                self.size_bytes += source.size_bytes
+            self.differences.update(difference.kind.value for difference in differences)
+            self.unread += sum(difference.kind is DifferenceKind.UNREADABLE for difference in differences)
+            self.expected.update(loss.kind.value for loss in losses)
+
+
+def error_problem(path: bytes, operation: str, error: OSError) -> ScanProblem:
+    """An error of the kernel at a path, as a problem."""
+    reason = error.strerror or show(str(error).encode("utf-8", "surrogateescape"))
+    return ScanProblem(path=path, operation=operation, errno=error.errno, reason=reason)
