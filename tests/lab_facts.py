@@ -140,7 +140,7 @@ ODD_PROOFS: Mapping[OddKind, Proof] = {
     OddKind.NAME_255_BYTES: lambda _path, fact: len(fact.name) == 255,
     OddKind.NAME_RSYNC_TEMPORARY: lambda _path, fact: fact.name == b".x.AbC123",
     OddKind.NAME_GLUSTERFS: lambda _path, fact: fact.name == b".glusterfs" and fact.type_is(stat.S_IFDIR),
-    OddKind.DEEP_PATH: lambda path, fact: len(path) > 5000 and fact.type_is(stat.S_IFREG),
+    OddKind.DEEP_PATH: lambda path, fact: len(path) > 3900 and fact.type_is(stat.S_IFREG),
     OddKind.HARD_LINK_SAME_DIRECTORY: _under(OddKind.HARD_LINK_SAME_DIRECTORY, stat.S_IFREG, 4),
     OddKind.HARD_LINK_ACROSS_DIRECTORIES: _under(OddKind.HARD_LINK_ACROSS_DIRECTORIES, stat.S_IFREG, 3),
     OddKind.HARD_LINK_ACROSS_TREES: _under(OddKind.HARD_LINK_ACROSS_TREES, stat.S_IFREG, 2),

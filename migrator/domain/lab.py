@@ -22,7 +22,10 @@ class LabKind(StrEnum):
 
 
 class VolumeType(StrEnum):
-    """How the lab's volume spreads files over bricks."""
+    """How the lab's volume spreads files over bricks.
+
+    `replica3` and `arbiter` take the first brick of every host and leave the others as spares; the other two take all.
+    """
 
     DISTRIBUTE = "distribute"
     REPLICA3 = "replica3"
@@ -156,6 +159,8 @@ class LabSpec:
             found.append("XFS needs at least 300 MiB for a brick and for the target")
         if not 1 <= self.users <= 1000 or self.files < 0 or self.data_bytes < 0:
             found.append("a lab has 1 to 1,000 users, and no negative number of files or bytes")
+        if not self.volume.isalnum():
+            found.append("the volume's name must be letters and digits")
         if self.volume_type is not VolumeType.DISTRIBUTE and self.hosts % 3:
             found.append(f"a volume of type {self.volume_type} needs a multiple of 3 hosts")
         return tuple(found)
@@ -214,12 +219,12 @@ class LabState:
     @property
     def client_namespace(self) -> str:
         """The network namespace of the FUSE client."""
-        return f"{self.spec.name_prefix}c"
+        return f"{self.spec.name_prefix}-c"
 
     @property
     def hub_namespace(self) -> str:
         """The network namespace that holds the bridge."""
-        return f"{self.spec.name_prefix}b"
+        return f"{self.spec.name_prefix}-hub"
 
     @property
     def namespaces(self) -> tuple[str, ...]:

@@ -9,6 +9,10 @@ from types import TracebackType
 from typing import Self
 
 
+# O_PATH: no message to the servers of a network file system, so a deep path costs little.
+_PLACE = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Owner:
     """Whose a file is."""
@@ -92,7 +96,7 @@ class TreeWriter:
         fd = os.dup(self._fd)
         try:
             for component in directory.split(b"/") if directory else ():
-                deeper = os.open(component, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=fd)
+                deeper = os.open(component, _PLACE, dir_fd=fd)
                 os.close(fd)
                 fd = deeper
             yield fd
@@ -107,12 +111,15 @@ class TreeWriter:
             yield fd, name
 
     def directory(self, path: bytes, attributes: Attributes) -> bytes:
-        """Make one directory, open to work in; its attributes follow in `finish`. `b""` stands for the tree itself."""
-        if path:
-            with self.parent(path) as (fd, name):
-                os.mkdir(name, 0o700, dir_fd=fd)
-        self._directories[path] = attributes
+        """Make one directory, open to work in; its attributes follow in `finish`."""
+        with self.parent(path) as (fd, name):
+            os.mkdir(name, 0o700, dir_fd=fd)
+        self.attributes_of_directory(path, attributes)
         return path
+
+    def attributes_of_directory(self, path: bytes, attributes: Attributes) -> None:
+        """What a directory that is there gets in `finish`; `b""` stands for the tree itself."""
+        self._directories[path] = attributes
 
     def file(self, path: bytes, pieces: Iterable[tuple[int, bytes]], size_bytes: int, attributes: Attributes) -> bytes:
         """Make a regular file."""

@@ -1,0 +1,242 @@
+"""A Gluster cluster in namespaces: network, hosts, bricks, pool, volume, mount. The recipe, one step a function.
+
+Every host has a network namespace on a bridge, and mount and UTS namespaces of its own with a private `/run`, `/srv`,
+`/var/lib/glusterd` and `/var/log/glusterfs`. Its bricks are XFS on loop devices, mounted only inside. The client of the
+mount has a network namespace too, the mount itself is seen by all.
+"""
+
+import os
+import shutil
+import sys
+from pathlib import Path
+
+from migrator.domain.errors import ToolFailed
+from migrator.domain.lab import LabBrick, LabHost, LabSpec, LabState, VolumeType
+from migrator.ports.clock import Clock
+from migrator.stages.lab.tools import LabTools, tool_failed
+from migrator.stages.lab.waiting import all_of, until
+
+_GLUSTER = ("gluster", "--mode=script")
+_START_DEADLINE_S = 60.0
+_HOLDER_SCRIPT = str(Path(__file__).with_name("holder.py"))
+_GROUPS = Path("/var/lib/glusterd/groups")
+_PYTHON = os.path.realpath(sys.executable)
+_NEEDED_BY_HOSTS = (b"/usr", b"/bin", b"/sbin", b"/lib", b"/lib64", b"/etc", b"/var/lib", b"/var/log", b"/run", b"/srv")
+
+
+def planned_hosts(spec: LabSpec) -> tuple[LabHost, ...]:
+    """The hosts of a lab before any is there."""
+    return tuple(
+        LabHost(
+            number=number,
+            namespace=f"{spec.name_prefix}-{number}",
+            address=f"10.213.{spec.network_octet}.{10 + number}",
+        )
+        for number in range(1, spec.hosts + 1)
+    )
+
+
+def planned_bricks(spec: LabSpec) -> tuple[LabBrick, ...]:
+    """The bricks of a lab in the order in which the volume lists them: brick 1 of every host, then brick 2, ..."""
+    return tuple(
+        LabBrick(
+            host=host.number,
+            number=number,
+            name=f"{host.address}:{brick_path(number)}",
+            image=b"%s/hosts/%d/brick%d.img" % (spec.directory, host.number, number),
+        )
+        for number in range(1, spec.bricks_per_host + 1)
+        for host in planned_hosts(spec)
+    )
+
+
+def brick_path(number: int) -> str:
+    """Where a brick lies on its host."""
+    return f"/srv/b{number}/data"
+
+
+async def make_network(state: LabState, tools: LabTools) -> None:
+    """The network namespaces, and a bridge between them."""
+    for name in state.namespaces:
+        await tools.run("ip", "netns", "add", name)
+    ends = {state.client_namespace: f"10.213.{state.spec.network_octet}.10"}
+    ends.update({host.namespace: host.address for host in state.hosts})
+    lines = ["link add br0 type bridge", "link set br0 up"]
+    for name in ends:
+        lines += [f"link add v{name} type veth peer name eth0 netns {name}", f"link set v{name} master br0 up"]
+    await tools.run("ip", "-n", state.hub_namespace, "-batch", "-", stdin="\n".join(lines).encode())
+    for name, address in ends.items():
+        lines = ["link set lo up", f"addr add {address}/24 dev eth0", "link set eth0 up"]
+        await tools.run("ip", "-n", name, "-batch", "-", stdin="\n".join(lines).encode())
+
+
+async def start_holder(state: LabState, host: LabHost, tools: LabTools) -> int:
+    """Make the namespaces of a host and the process that holds them; returns its pid."""
+    home = _make_home(state, host)
+    sleep = shutil.which("sleep") or "/usr/bin/sleep"
+    needed = (*_NEEDED_BY_HOSTS, state.spec.directory, os.fsencode(_PYTHON), os.fsencode(_HOLDER_SCRIPT))
+    answer = await tools.run(
+        *("nsenter", f"--net=/run/netns/{host.namespace}", "--"),
+        *("unshare", "--mount", "--uts", "--propagation", "private", "--"),
+        *(_PYTHON, "-IS", _HOLDER_SCRIPT, host.namespace, sleep, str(home / "lib"), str(home / "log"), *needed),
+    )
+    return int(answer)
+
+
+def _make_home(state: LabState, host: LabHost) -> Path:
+    """The directory of a host: what glusterd keeps, its logs, and the images of the bricks."""
+    home = Path(os.fsdecode(state.spec.directory)) / "hosts" / str(host.number)
+    (home / "lib" / "hooks").mkdir(parents=True)
+    (home / "log").mkdir()
+    if _GROUPS.is_dir():
+        shutil.copytree(_GROUPS, home / "lib" / "groups")
+    return home
+
+
+async def make_brick(state: LabState, brick: LabBrick, tools: LabTools) -> None:
+    """A brick: a sparse image, XFS with the inode size that Gluster wants, mounted inside its host."""
+    host = state.hosts[brick.host - 1]
+    await make_xfs_image(brick.image, state.spec.brick_size_bytes, tools)
+    # A loop device that mount makes is freed with its last mount, so it ends with the host whatever happens.
+    point = f"/srv/b{brick.number}"
+    _make_inside(host, point)
+    await tools.on_host(host, "mount", "-t", "xfs", "-o", "loop", brick.image, point)
+    _make_inside(host, f"{point}/data")
+
+
+def _make_inside(host: LabHost, path: str) -> None:
+    """Make a directory that only the host sees."""
+    Path(f"/proc/{host.holder_pid}/root{path}").mkdir()
+
+
+async def make_xfs_image(image: bytes, size_bytes: int, tools: LabTools) -> None:
+    """A sparse file that holds an empty XFS."""
+    _make_sparse(image, size_bytes)
+    await tools.run("mkfs.xfs", "-q", "-K", "-i", "size=512", image)
+
+
+def _make_sparse(image: bytes, size_bytes: int) -> None:
+    with open(image, "xb") as file:
+        file.truncate(size_bytes)
+
+
+async def start_glusterd(host: LabHost, tools: LabTools, clock: Clock) -> None:
+    """Start the management daemon of a host and wait until it answers."""
+    await tools.on_host(host, "glusterd", "--pid-file=/run/glusterd.pid", "--log-file=/var/log/glusterfs/glusterd.log")
+
+    async def answers() -> str | None:
+        completed = await tools.attempt_on_host(host, *_GLUSTER, "pool", "list")
+        return None if completed.exit_code == 0 else f"glusterd of host {host.number} does not answer"
+
+    await until(answers, clock=clock, deadline_s=_START_DEADLINE_S)
+
+
+async def make_pool(state: LabState, tools: LabTools, clock: Clock) -> None:
+    """Make the hosts know one another."""
+    first, *others = state.hosts
+    for host in others:
+        await tools.on_host(first, *_GLUSTER, "peer", "probe", host.address)
+
+    async def connected_from(host: LabHost) -> str | None:
+        answer = await tools.on_host(host, *_GLUSTER, "--xml", "peer", "status")
+        count = min(answer.count(b"<connected>1</connected>"), answer.count(b"<state>3</state>"))
+        return None if count == len(others) else f"host {host.number} sees {count} of {len(others)} peers"
+
+    for host in state.hosts:
+        await until(lambda host=host: connected_from(host), clock=clock, deadline_s=_START_DEADLINE_S)  # type: ignore[misc]
+
+
+async def make_volume(state: LabState, tools: LabTools, clock: Clock) -> None:
+    """Create and start the volume, and wait until every brick of it is up."""
+    first, spec = state.hosts[0], state.spec
+    bricks = volume_bricks(state)
+    await tools.on_host(first, *_GLUSTER, "volume", "create", spec.volume, *_layout(spec.volume_type), *bricks)
+    await tools.on_host(first, *_GLUSTER, "volume", "start", spec.volume)
+    await wait_for_bricks(state, tools, clock)
+
+
+def volume_bricks(state: LabState) -> tuple[str, ...]:
+    """The bricks that the volume is made of; the others are spares."""
+    only_first = state.spec.volume_type in (VolumeType.REPLICA3, VolumeType.ARBITER)
+    return tuple(brick.name for brick in state.bricks if brick.number == 1 or not only_first)
+
+
+async def wait_for_bricks(state: LabState, tools: LabTools, clock: Clock) -> None:
+    """Return when Gluster says that every brick of the volume is up."""
+    count = len(volume_bricks(state))
+    command = (*_GLUSTER, "--xml", "volume", "status", state.spec.volume, "detail")
+
+    async def up() -> str | None:
+        answer = (await tools.attempt_on_host(state.hosts[0], *command)).stdout
+        up_count = answer.count(b"<status>1</status>")
+        return None if up_count >= count else f"{up_count} of {count} bricks are up"
+
+    await until(up, clock=clock, deadline_s=_START_DEADLINE_S)
+
+
+def _layout(volume_type: VolumeType) -> tuple[str, ...]:
+    match volume_type:
+        case VolumeType.DISTRIBUTE:
+            return ()
+        case VolumeType.REPLICA3 | VolumeType.DISTRIBUTED_REPLICATE:
+            return ("replica", "3")
+        case VolumeType.ARBITER:
+            return ("replica", "2", "arbiter", "1")
+
+
+async def mount_source(state: LabState, tools: LabTools, clock: Clock) -> None:
+    """Mount the volume for all to see, with ACLs, and wait until the client has reached every brick."""
+    options = f"acl,log-file={os.fsdecode(state.spec.directory)}/client.log"
+    argv = (
+        *("nsenter", f"--net=/run/netns/{state.client_namespace}", "--"),
+        *("mount", "-t", "glusterfs", "-o", options, f"{state.hosts[0].address}:/{state.spec.volume}", state.source),
+    )
+    completed = await tools.attempt(*argv)
+    if completed.exit_code:
+        raise tool_failed(argv, completed)
+    count = len(volume_bricks(state))
+
+    async def reached() -> str | None:
+        reached_count = sum(_client_connected(state, number) for number in range(count))
+        return None if reached_count == count else f"the mount has reached {reached_count} of {count} bricks"
+
+    await until(reached, clock=clock, deadline_s=_START_DEADLINE_S)
+
+
+def _client_connected(state: LabState, number: int) -> bool:
+    """What the client itself says, in its virtual directory `.meta`, about its connection to one brick."""
+    name = f"{state.spec.volume}-client-{number}"
+    try:
+        with open(f"{os.fsdecode(state.source)}/.meta/graphs/active/{name}/private", "rb") as file:
+            return b"connected = 1" in file.read()
+    except OSError:
+        return False
+
+
+async def mount_target(state: LabState, tools: LabTools) -> None:
+    """The file system to migrate to: XFS on a loop device."""
+    image = state.spec.directory + b"/target.img"
+    await make_xfs_image(image, state.spec.target_size_bytes, tools)
+    await tools.run("mount", "-t", "xfs", "-o", "loop", image, state.target)
+
+
+async def start_bricks(state: LabState, tools: LabTools) -> None:
+    """All bricks of all hosts, several at once."""
+    await all_of(make_brick(state, brick, tools) for brick in state.bricks)
+
+
+async def start_daemons(state: LabState, tools: LabTools, clock: Clock) -> None:
+    """All management daemons, several at once."""
+    await all_of(start_glusterd(host, tools, clock) for host in state.hosts)
+
+
+def write_wrapper(state: LabState) -> None:
+    """`bin/gluster`: asks the first host, for `[source] gluster` of site.toml."""
+    script = Path(__file__).with_name("gluster_wrapper.py").read_bytes()
+    shebang = b"#!%s -IS\n" % os.fsencode(_PYTHON)
+    if len(shebang) > 255:  # BINPRM_BUF_SIZE of the kernel
+        raise ToolFailed("the path of the Python interpreter is too long for a script's first line")
+    wrapper = Path(os.fsdecode(state.gluster))
+    wrapper.parent.mkdir()
+    wrapper.write_bytes(shebang + script)
+    wrapper.chmod(0o755)

@@ -1,0 +1,116 @@
+"""Taking a lab down: nothing stays behind, whatever instant `up` was killed at, and nothing else is touched."""
+
+import os
+import signal
+from dataclasses import replace
+from pathlib import Path
+
+from migrator.domain.errors import Refused, ToolFailed
+from migrator.domain.lab import LabPhase, LabState
+from migrator.domain.paths import show
+from migrator.ports.clock import Clock
+from migrator.ports.processes import Processes
+from migrator.stages.lab.machine import loops_beneath, mounts_beneath, namespace_exists, processes_in
+from migrator.stages.lab.record import read_record, write_record
+from migrator.stages.lab.removal import remove_tree
+from migrator.stages.lab.tools import LabTools
+from migrator.stages.lab.waiting import until
+
+_GRACE_S = 3.0
+_UNMOUNT_TIMEOUT_S = 10.0
+_DEADLINE_S = 60.0
+_ASIDE = b".migrator-lab-"
+
+
+def aside_name(directory: bytes, token: str) -> bytes:
+    """Where a lab's directory is before its record is written, and while it is removed: beside it, hidden."""
+    parent, _, name = directory.rpartition(b"/")
+    return b"%s/.%s%s%s" % (parent, name, _ASIDE, token.encode("ascii"))
+
+
+async def lab_down(directory: bytes, processes: Processes, clock: Clock) -> bool:
+    """End everything that a lab is made of and remove its directory; False where there was no lab.
+
+    Ended are only processes that carry the lab's token or are in its network namespaces. May be called again, also
+    after a crash of itself. Raises Refused for a directory that is no lab, ToolFailed where something stays.
+    """
+    directory = real_path(directory)
+    _remove_what_is_aside(directory)
+    if not _exists(directory):
+        return False
+    state = read_record(directory)
+    if state.spec.directory != directory:
+        raise Refused(
+            f"the lab in {show(directory)} was made as {show(state.spec.directory)}",
+            cause="its directory was moved or copied",
+            hint="move it back: its mounts and loop devices have the old name",
+        )
+    if state.phase is not LabPhase.STOPPING:
+        state = replace(state, phase=LabPhase.STOPPING)
+        write_record(state)
+    # The tools of `down` do not carry the token, or it would end itself.
+    tools = LabTools(processes, "")
+    for mounted in mounts_beneath(directory):
+        await tools.attempt("umount", mounted.point, timeout_s=_UNMOUNT_TIMEOUT_S)
+    await _end_processes(state, processes, clock)
+    for mounted in mounts_beneath(directory):
+        # The client of a FUSE mount has ended: nobody can write to what somebody may still have open there.
+        await tools.attempt("umount", "--lazy", mounted.point, timeout_s=_UNMOUNT_TIMEOUT_S)
+    for name in state.namespaces:
+        if namespace_exists(name):
+            await tools.run("ip", "netns", "delete", name)
+    for device in loops_beneath(directory):
+        await tools.attempt("losetup", "--detach", device)  # most go by themselves, with their mount
+    await until(lambda: _nothing_left(directory), clock=clock, deadline_s=_DEADLINE_S)
+    _path(directory).rename(_path(aside_name(directory, state.token)))
+    _remove_what_is_aside(directory)
+    return True
+
+
+async def _nothing_left(directory: bytes) -> str | None:
+    mounts, loops = mounts_beneath(directory), loops_beneath(directory)
+    if mounts:
+        return f"{show(mounts[0].point)} is still mounted"
+    return f"{loops[0]} is still in use" if loops else None
+
+
+async def _end_processes(state: LabState, processes: Processes, clock: Clock) -> None:
+    async def all_ended() -> str | None:
+        if not await processes.end(state.token, grace_s=_GRACE_S):
+            return "a process of the lab cannot be ended"
+        # Without the token: what somebody started by hand in the lab's namespaces.
+        others = processes_in(state.namespaces)
+        for pid in others:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+        return f"process {others[0]} does not end" if others else None
+
+    await until(all_ended, clock=clock, deadline_s=_DEADLINE_S)
+
+
+def _remove_what_is_aside(directory: bytes) -> None:
+    """Remove the remains of an `up` that was killed before its record was in place, or of a `down`."""
+    parent, _, name = directory.rpartition(b"/")
+    if not _path(parent or b"/").is_dir():
+        return
+    for entry in map(os.fsencode, os.listdir(parent or b"/")):
+        if entry.startswith(b"." + name + _ASIDE):
+            path = parent + b"/" + entry
+            if mounts_beneath(path):
+                raise ToolFailed(f"something is mounted in {show(path)}", hint="unmount it, then call this again")
+            remove_tree(path)
+
+
+def real_path(directory: bytes) -> bytes:
+    """The absolute path without symlinks: what the mount table and the loop devices show."""
+    return os.path.realpath(directory)
+
+
+def _exists(directory: bytes) -> bool:
+    return os.path.lexists(directory)
+
+
+def _path(directory: bytes) -> Path:
+    return Path(os.fsdecode(directory))

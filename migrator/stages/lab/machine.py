@@ -1,0 +1,90 @@
+"""What lies on this machine now: mounts, loop devices, network namespaces and the processes in them."""
+
+import os
+import shutil
+from collections.abc import Collection
+from dataclasses import dataclass
+
+NAMESPACES_DIRECTORY = "/run/netns"
+
+CLUSTER_PROGRAMS = ("glusterd", "gluster", "glusterfs", "ip", "nsenter", "unshare", "mkfs.xfs", "mount", "sleep")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MountedHere:
+    """One line of the mount table."""
+
+    point: bytes
+    kind: bytes
+
+
+def why_no_cluster() -> str | None:
+    """Why a Gluster cluster cannot be had on this machine; None where it can."""
+    if os.geteuid() != 0:
+        return "only root can make namespaces, mounts and loop devices"
+    missing = [program for program in CLUSTER_PROGRAMS if shutil.which(program) is None]
+    if missing:
+        return f"not installed: {', '.join(missing)}"
+    absent = [device for device in ("/dev/fuse", "/dev/loop-control") if not os.path.exists(device)]
+    if absent:
+        return f"this machine has no {' and no '.join(absent)}"
+    return None
+
+
+def mounts_beneath(directory: bytes) -> tuple[MountedHere, ...]:
+    """Mounts on a directory or beneath it, in this mount namespace, the last one mounted first."""
+    found: list[MountedHere] = []
+    with open("/proc/self/mountinfo", "rb") as table:
+        for line in table:
+            fields = line.split(b" ")
+            point = _unescaped(fields[4])
+            if point == directory or point.startswith(directory + b"/"):
+                found.append(MountedHere(point=point, kind=fields[fields.index(b"-") + 1]))
+    return tuple(reversed(found))
+
+
+def loops_beneath(directory: bytes) -> tuple[str, ...]:
+    """Loop devices whose backing file lies beneath a directory, deleted ones too."""
+    found: list[str] = []
+    for name in os.listdir("/sys/block"):
+        if name.startswith("loop"):
+            try:
+                with open(f"/sys/block/{name}/loop/backing_file", "rb") as file:
+                    backing = file.read().rstrip(b"\n")
+            except OSError:  # not in use, or gone between the two looks
+                continue
+            if backing.startswith(directory + b"/"):
+                found.append(f"/dev/{name}")
+    return tuple(found)
+
+
+def namespace_exists(name: str) -> bool:
+    """Whether a network namespace of that name is there."""
+    return os.path.lexists(f"{NAMESPACES_DIRECTORY}/{name}")
+
+
+def processes_in(namespaces: Collection[str]) -> tuple[int, ...]:
+    """The processes in network namespaces, by the namespaces' inodes; names that are not there are left out."""
+    wanted: set[tuple[int, int]] = set()
+    for name in namespaces:
+        try:
+            status = os.stat(f"{NAMESPACES_DIRECTORY}/{name}")
+        except OSError:
+            continue
+        wanted.add((status.st_dev, status.st_ino))
+    found: list[int] = []
+    for name in os.listdir("/proc"):
+        if wanted and name.isdigit():
+            try:
+                status = os.stat(f"/proc/{name}/ns/net")
+            except OSError:  # ended between the two looks, or ended and not reaped
+                continue
+            if (status.st_dev, status.st_ino) in wanted:
+                found.append(int(name))
+    return tuple(found)
+
+
+def _unescaped(field: bytes) -> bytes:
+    """Mount points have blanks, tabs, newlines and backslashes as three octal digits."""
+    first, *others = field.split(b"\\")
+    return first + b"".join(bytes((int(other[:3], 8),)) + other[3:] for other in others)

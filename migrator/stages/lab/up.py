@@ -1,0 +1,178 @@
+"""Bringing a lab up: every step is in its record before it is taken, and whatever fails is taken down again."""
+
+import asyncio
+import os
+import secrets
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from migrator.domain.errors import Refused, UsageError
+from migrator.domain.lab import LabKind, LabPhase, LabSpec, LabState
+from migrator.domain.paths import show
+from migrator.domain.units import DAY_S
+from migrator.ports.clock import Clock
+from migrator.ports.processes import Processes
+from migrator.stages.lab import cluster
+from migrator.stages.lab.down import aside_name, lab_down, real_path
+from migrator.stages.lab.filling import Filled, fill
+from migrator.stages.lab.machine import namespace_exists, why_no_cluster
+from migrator.stages.lab.record import write_record, write_record_in
+from migrator.stages.lab.site_document import site_document
+from migrator.stages.lab.tools import LabTools
+from migrator.stages.lab.users import invent_users
+from migrator.stages.lab.waiting import all_of
+
+SiteText = Callable[[LabState], str]
+StepDone = Callable[[str], None]
+
+
+def _silent(_step: str) -> None:
+    return None
+
+
+async def lab_up(
+    spec: LabSpec,
+    processes: Processes,
+    clock: Clock,
+    *,
+    site_text: SiteText = site_document,
+    on_step: StepDone = _silent,
+) -> LabState:
+    """Build a lab and fill it; `site_text` writes its site.toml, `on_step` is told of every step that is done.
+
+    On any error, and on cancellation, everything is taken down again. Raises UsageError for a specification that
+    cannot be, Refused where the directory or the namespaces are taken or this machine cannot have a cluster, ToolFailed.
+    """
+    spec = replace(spec, directory=real_path(spec.directory))
+    _check(spec)
+    state = _begin(spec, clock)
+    try:
+        return await _build(state, processes, clock, site_text, on_step)
+    except BaseException:
+        await asyncio.shield(lab_down(spec.directory, processes, clock))
+        raise
+
+
+def _check(spec: LabSpec) -> None:
+    if mistakes := spec.mistakes():
+        raise UsageError("; ".join(mistakes))
+    path = Path(os.fsdecode(spec.directory))
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        raise Refused(
+            f"{show(spec.directory)} is there already and not empty",
+            cause="a lab is up there, or its `up` was killed",
+            hint="take it down first (`migrator lab down`), or choose another directory",
+        )
+    if not path.parent.is_dir():
+        raise UsageError(f"{show(spec.directory)} cannot be made: there is no directory above it")
+    if spec.kind is LabKind.GLUSTER and (reason := why_no_cluster()):
+        raise Refused(
+            f"a Gluster cluster cannot run here: {reason}",
+            hint="a lab of kind posix (plain directories) runs everywhere",
+        )
+
+
+def _begin(spec: LabSpec, clock: Clock) -> LabState:
+    """Make the directory together with its record: there is no instant at which it has none."""
+    now_s = clock.now_s()
+    token = secrets.token_hex(16)
+    directory = spec.directory
+    reference_time_s = spec.reference_time_s if spec.reference_time_s is not None else int(now_s) // DAY_S * DAY_S
+    state = LabState(
+        spec=spec,
+        phase=LabPhase.STARTING,
+        token=token,
+        created_at_s=now_s,
+        reference_time_s=reference_time_s,
+        hosts=cluster.planned_hosts(spec) if spec.kind is LabKind.GLUSTER else (),
+        bricks=cluster.planned_bricks(spec) if spec.kind is LabKind.GLUSTER else (),
+        source=directory + b"/source",
+        target=directory + b"/target",
+        state_dir=directory + b"/state",
+        site_file=directory + b"/site.toml",
+        gluster=directory + b"/bin/gluster" if spec.kind is LabKind.GLUSTER else b"",
+    )
+    if taken := [name for name in state.namespaces if namespace_exists(name)]:
+        raise Refused(
+            f"the network namespace {taken[0]} is there already",
+            cause="another lab has the same prefix",
+            hint="give this lab another prefix, or take the other one down",
+        )
+    aside = Path(os.fsdecode(aside_name(directory, token)))
+    aside.mkdir(mode=0o755)
+    for name in ("source", "target", "state"):
+        (aside / name).mkdir(mode=0o755)
+    write_record_in(os.fsencode(aside), state)
+    aside.rename(os.fsdecode(directory))  # over an empty directory, too
+    return state
+
+
+async def _build(
+    state: LabState, processes: Processes, clock: Clock, site_text: SiteText, on_step: StepDone
+) -> LabState:
+    started_s = clock.monotonic_s()
+    reached: dict[str, float] = {}
+
+    def done(step: str) -> None:
+        reached[step] = round(clock.monotonic_s() - started_s, 2)
+        on_step(step)
+
+    if state.spec.kind is LabKind.GLUSTER:
+        state = await _build_cluster(state, LabTools(processes, state.token), clock, done)
+    filled = await _fill(state)
+    done(f"{filled.files} files of {len(filled.trees)} users are made")
+    state = replace(
+        state,
+        phase=LabPhase.UP,
+        trees=filled.trees,
+        files=filled.files,
+        data_bytes=filled.data_bytes,
+        reached_s=reached,
+        notes=tuple(f"no odd file of kind {kind}: {reason}" for kind, reason in filled.skipped),
+    )
+    _write_site(state, site_text)
+    write_record(state)
+    return state
+
+
+def _write_site(state: LabState, site_text: SiteText) -> None:
+    Path(os.fsdecode(state.site_file)).write_text(site_text(state), encoding="utf-8")
+
+
+async def _build_cluster(state: LabState, tools: LabTools, clock: Clock, done: StepDone) -> LabState:
+    await cluster.make_network(state, tools)
+    hosts = [replace(host, holder_pid=await cluster.start_holder(state, host, tools)) for host in state.hosts]
+    state = replace(state, hosts=tuple(hosts))
+    write_record(state)
+    cluster.write_wrapper(state)
+    done(f"{len(hosts)} hosts are up")
+    await all_of(
+        (
+            cluster.mount_target(state, tools),
+            cluster.start_bricks(state, tools),
+            cluster.start_daemons(state, tools, clock),
+        )
+    )
+    done(f"{len(state.bricks)} bricks and the management daemons are up")
+    await cluster.make_pool(state, tools, clock)
+    done("the pool is whole")
+    await cluster.make_volume(state, tools, clock)
+    done(f"volume {state.spec.volume} has started")
+    await cluster.mount_source(state, tools, clock)
+    done("the volume is mounted")
+    return state
+
+
+async def _fill(state: LabState) -> Filled:
+    """Fill the source in a thread; cancellation waits for it, so that nothing is written after it."""
+    users = invent_users(state.spec, state.reference_time_s)
+    stop = threading.Event()
+    filling = asyncio.ensure_future(asyncio.to_thread(fill, state.source, state.spec, users, stop))
+    try:
+        return await asyncio.shield(filling)
+    except asyncio.CancelledError:
+        stop.set()
+        await asyncio.wait([filling])
+        raise
