@@ -1,4 +1,4 @@
-"""Whether the processes of a stream still do something, by their counters in /proc."""
+"""Whether streams still do something, as /proc tells it."""
 
 from collections.abc import Mapping, Sequence
 
@@ -6,14 +6,13 @@ from migrator.adapters.executors import proc
 
 
 class ProcActivity:
-    """Sums, over the processes that carry a token, the bytes they moved and the time they used.
-
-    A process that came or went changes the sum as well: that is something done.
-    """
+    """The `Activity` port for processes of this machine: bytes read and written, and time on the processor."""
 
     def of(self, tokens: Sequence[str]) -> Mapping[str, int]:
-        """By token; tokens without living processes are left out."""
+        """A number for every token that living processes carry; it changes whenever one of them does something, or
+        when one of them comes or goes. A process that hangs in the kernel does not change it.
+        """
         return {
-            token: sum(proc.work_done(identity.pid) for identity in identities)
-            for token, identities in proc.carriers(tokens).items()
+            token: sum(proc.work_done(process.pid) + process.pid for process in processes)
+            for token, processes in proc.carriers(tokens).items()
         }

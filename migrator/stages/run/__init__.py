@@ -1,0 +1,5 @@
+"""Running batches: chunks by parallel confined streams, with every attempt in the ledger before it starts."""
+
+from migrator.stages.run.run import run_batches
+
+__all__ = ["run_batches"]

@@ -1,0 +1,133 @@
+"""What the parts of a run share: the ports, and the pass that is under way."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from migrator.decide.stopping import explain
+from migrator.domain.brick import SourceHealth
+from migrator.domain.events import Event, EventKind, Severity
+from migrator.domain.plan import Batch
+from migrator.domain.run import RunRequest, Stopped
+from migrator.domain.site import TargetCapabilities
+from migrator.domain.states import ChunkKind
+from migrator.domain.transfer import ChunkRecord, FileProblem, StopReason
+from migrator.ports.activity import Activity
+from migrator.ports.catalog import ChunkLists
+from migrator.ports.clock import Clock
+from migrator.ports.filesystem import SourceFileSystem, TargetFileSystem
+from migrator.ports.ledger import Ledger
+from migrator.ports.plans import PlanDocuments
+from migrator.ports.progress import Progress
+from migrator.ports.run_files import RunDirectory
+from migrator.ports.streams import Engine, Executor
+from migrator.stages.run.blocking import Blocking, SharedCall
+
+LOG = logging.getLogger("migrator.run")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class World:
+    """Everything outside the program that a run touches."""
+
+    source: SourceFileSystem
+    target: TargetFileSystem
+    engine: Engine
+    executor: Executor
+    chunk_lists: ChunkLists
+    documents: PlanDocuments
+    ledger: Ledger
+    progress: Progress
+    clock: Clock
+    activity: Activity
+    blocking: Blocking
+    tokens: Callable[[], str]
+
+
+@dataclass(slots=True, kw_only=True)
+class Invocation:
+    """One run in the ledger, with its directory."""
+
+    world: World
+    request: RunRequest
+    run_id: int
+    directory: RunDirectory
+
+    def say(self, kind: EventKind, severity: Severity, subject: str, message: str) -> None:
+        """An event: into the ledger, onto the screen, and into the log."""
+        event = Event(at_s=self.world.clock.now_s(), kind=kind, severity=severity, subject=subject, message=message)
+        self.world.ledger.events.add(event, self.run_id)
+        self.world.progress.event(event)
+        level = {Severity.INFO: logging.INFO, Severity.WARNING: logging.WARNING, Severity.ERROR: logging.ERROR}
+        LOG.log(level[severity], "%s", message, extra={"event": kind.value, "subject": subject})
+
+
+@dataclass(slots=True, kw_only=True)
+class Tally:
+    """What this run brought over: chunks that it finished, by their lists, and bytes that streams wrote."""
+
+    chunks: int = 0
+    files: int = 0
+    size_bytes: int = 0
+    written_bytes: int = 0
+    by_kind: dict[ChunkKind, int] = field(default_factory=dict)
+
+    def add(self, chunk: ChunkRecord, files: int, size_bytes: int) -> None:
+        """A chunk, or a part of it, is done. Chunks of directories list no files."""
+        self.chunks += 1
+        self.by_kind[chunk.kind] = self.by_kind.get(chunk.kind, 0) + 1
+        if chunk.kind in (ChunkKind.FILES, ChunkKind.LINKS):
+            self.files += files
+            self.size_bytes += size_bytes
+
+
+@dataclass(slots=True, kw_only=True)
+class PassUnderWay:
+    """One pass over one batch in this run.
+
+    `known_io_errors` are source files that an earlier run could not read for EIO: they do not stop the pool again.
+    """
+
+    invocation: Invocation
+    batch: Batch
+    pass_id: int
+    capabilities: TargetCapabilities
+    health_before: SourceHealth
+    sync: SharedCall[None]
+    health: SharedCall[tuple[str, ...]]
+    known_io_errors: Mapping[bytes, FileProblem]
+    tally: Tally = field(default_factory=Tally)
+    trees_gone: set[bytes] = field(default_factory=set)
+    failures: dict[int, int] = field(default_factory=dict)
+    interruptions: dict[int, int] = field(default_factory=dict)
+    unended: list[str] = field(default_factory=list)
+    stop_found: tuple[StopReason, str] | None = None
+    workers: set[asyncio.Task[None]] = field(default_factory=set)
+
+    @property
+    def world(self) -> World:
+        """The ports."""
+        return self.invocation.world
+
+    @property
+    def request(self) -> RunRequest:
+        """What was asked."""
+        return self.invocation.request
+
+    def stop(self, reason: StopReason, detail: str) -> None:
+        """Stop the pool: no chunk is given out any more, and the other streams are ended. The first reason counts."""
+        if self.stop_found is not None:
+            return
+        self.stop_found = (reason, detail)
+        message = explain(reason, detail).message
+        self.invocation.say(EventKind.POOL_STOPPED, Severity.ERROR, f"batch {self.batch.number}", message)
+        for worker in self.workers - {asyncio.current_task()}:
+            worker.cancel()
+
+    def explain_stop(self) -> Stopped | None:
+        """Why the pool stopped, with the streams that could not be ended."""
+        if self.stop_found is None:
+            return None
+        reason, detail = self.stop_found
+        return explain(reason, detail, tuple(self.unended))

@@ -1,0 +1,138 @@
+"""What has to hold before a batch is copied, and after. A guard that cannot be evaluated counts as tripped."""
+
+from dataclasses import dataclass
+
+from migrator.decide.site_guards import capacity_problems, health_problems, mount_problems
+from migrator.domain.brick import SourceHealth
+from migrator.domain.errors import MigratorError, Refused, UsageError
+from migrator.domain.plan import Batch, Plan
+from migrator.domain.run import GuardFinding, RunRequest
+from migrator.domain.site import Capacity, MountIdentity
+from migrator.ports.filesystem import FileSystem
+from migrator.ports.ledger import SiteRecord
+from migrator.stages.run.context import World
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Need:
+    """What is still to come to the target."""
+
+    size_bytes: int
+    inodes: int
+
+
+def read_plan(world: World, request: RunRequest) -> tuple[Plan, SiteRecord]:
+    """The plan, provided that it is whole, of this site, known to the ledger, and has the batches that are asked for.
+
+    Raises Refused or UsageError.
+    """
+    site = world.ledger.site.read()
+    if site is None:
+        raise UsageError("this site has no ledger entry yet", hint="run `migrator init`")
+    plan, checksum = world.documents.read(request.plan)
+    if plan.site_id != site.site_id:
+        raise Refused(
+            f"the plan {plan.name} was made for another site ({plan.site})",
+            cause="a plan was copied from another site, or `migrator init` was run anew",
+            hint="make a plan for this site: `migrator scan`, then `migrator plan`",
+        )
+    record = world.ledger.plans.read(plan.name)
+    if record is None:
+        raise Refused(
+            f"the ledger does not know the plan {plan.name}",
+            cause="the plan was copied here, or the ledger was restored from an older backup",
+            hint="make a new plan with `migrator plan`",
+        )
+    if record.checksum != checksum:
+        raise Refused(
+            f"the plan {plan.name} is not the one that was recorded (checksum {checksum}, recorded {record.checksum})",
+            cause="the document was exchanged after it had been made",
+            hint="restore the document, or make a new plan with `migrator plan`",
+        )
+    numbers = {batch.number for batch in plan.batches}
+    if missing := [number for number in request.batches if number not in numbers]:
+        raise UsageError(
+            f"the plan {plan.name} has no batch {', '.join(map(str, missing))}",
+            hint=f"it has {_ranges(sorted(numbers))}; see `migrator status`",
+        )
+    return plan, site
+
+
+async def find_problems(
+    world: World, request: RunRequest, site: SiteRecord, batch: Batch, need: Need
+) -> tuple[tuple[GuardFinding, ...], SourceHealth]:
+    """Every guard over one batch, with the health of the source now."""
+    timeout_s = request.stall_timeout_s
+    health = await world.source.health()
+    findings = [
+        GuardFinding(guard="chunk lists", problems=_list_problems(world, batch)),
+        GuardFinding(guard="source mount", problems=await mount_findings(world, world.source, site.source, timeout_s)),
+        GuardFinding(guard="target mount", problems=await mount_findings(world, world.target, site.target, timeout_s)),
+        GuardFinding(guard="source health", problems=health_problems(health, health)),
+    ]
+    capacity = await _capacity(world, timeout_s)
+    findings.append(
+        GuardFinding(
+            guard="target room",
+            problems=capacity_problems(
+                capacity, need.size_bytes, need.inodes, request.inodes_free, request.reserve_bytes
+            ),
+        )
+    )
+    read_only = (
+        ("whether the target can be written is not known",)
+        if capacity is None
+        else ("the target is mounted read-only",)
+        if capacity.read_only
+        else ()
+    )
+    findings.append(GuardFinding(guard="target writable", problems=read_only))
+    return tuple(findings), health
+
+
+async def mount_findings(
+    world: World, filesystem: FileSystem, recorded: MountIdentity, timeout_s: float
+) -> tuple[str, ...]:
+    """Why what is mounted now is not what `init` recorded."""
+    where = "the target" if filesystem is world.target else "the source"
+    try:
+        current = await world.blocking(filesystem.identity, timeout_s=timeout_s)
+    except (OSError, TimeoutError):
+        current = None
+    return mount_problems(recorded, current, where=where)
+
+
+def refuse(batch: Batch, findings: tuple[GuardFinding, ...]) -> None:
+    """Raises Refused where a guard speaks against the batch, with every reason."""
+    reasons = list(dict.fromkeys(problem for finding in findings for problem in finding.problems))
+    if reasons:
+        raise Refused(
+            f"batch {batch.number} is not copied: {'; '.join(reasons)}",
+            cause="something is not as it has to be, or could not be looked at, which counts the same",
+            hint="see `migrator doctor` for the remedy of each, then run the same command again",
+        )
+
+
+def _list_problems(world: World, batch: Batch) -> tuple[str, ...]:
+    try:
+        digest = world.chunk_lists.digest(batch.chunk_list)
+    except MigratorError as error:
+        return (error.message,)
+    if digest != batch.chunk_list_digest:
+        return (f"the chunk list {batch.chunk_list} is not the one that the plan was written with",)
+    return ()
+
+
+async def _capacity(world: World, timeout_s: float) -> Capacity | None:
+    try:
+        return await world.blocking(world.target.capacity, timeout_s=timeout_s)
+    except (OSError, TimeoutError):
+        return None
+
+
+def _ranges(numbers: list[int]) -> str:
+    if not numbers:
+        return "no batch at all"
+    if len(numbers) > 2 and numbers[-1] - numbers[0] == len(numbers) - 1:
+        return f"the batches {numbers[0]} to {numbers[-1]}"
+    return f"the batch(es) {', '.join(map(str, numbers))}"

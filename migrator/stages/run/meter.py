@@ -1,0 +1,246 @@
+"""Watching the streams: samples for the ledger, snapshots for the screen, and streams that stand still."""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from migrator.decide.eta import Point, estimate, rate_over
+from migrator.domain.progress import RunProgress, StreamProgress
+from migrator.domain.states import ChunkKind
+from migrator.domain.transfer import ChunkRecord, Sample, StreamCounters
+from migrator.ports.ledger import PassTotals
+from migrator.stages.run.context import PassUnderWay
+
+_RECENT_S = 60.0
+_POINTS = 600
+_CONTENT = (ChunkKind.FILES, ChunkKind.LINKS)
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class LiveStream:
+    """One stream at work. `end` ends it when it stands still; `stalled` is set then."""
+
+    number: int
+    attempt_id: int
+    token: str
+    chunk: ChunkRecord
+    counters: Callable[[], StreamCounters]
+    end: Callable[[], object]
+    started_s: float
+    moved_s: float
+    seen: StreamCounters
+    sampled: StreamCounters
+    sampled_s: float
+    activity: int | None = None
+    stalled: bool = False
+
+
+class Meter:
+    """Knows what all streams of one step have done. `watch` runs beside them."""
+
+    def __init__(self, under_way: PassUnderWay, step: ChunkKind, totals: PassTotals) -> None:
+        self._pass = under_way
+        self._clock = under_way.world.clock
+        self._step = step
+        self._totals = totals
+        self._live: list[LiveStream] = []
+        self._done_files = totals.done_files
+        self._done_bytes = totals.done_bytes
+        self._bad = len(under_way.world.ledger.passes.attention(under_way.pass_id))
+        self._ended = StreamCounters()
+        self._sampled = StreamCounters()
+        self._started_s = self._sampled_s = self._clock.monotonic_s()
+        self._points: deque[Point] = deque(maxlen=_POINTS)
+
+    def begin(
+        self,
+        *,
+        number: int,
+        attempt_id: int,
+        token: str,
+        chunk: ChunkRecord,
+        counters: Callable[[], StreamCounters],
+        end: Callable[[], object],
+    ) -> LiveStream:
+        """A stream has been started."""
+        now_s = self._clock.monotonic_s()
+        stream = LiveStream(
+            number=number,
+            attempt_id=attempt_id,
+            token=token,
+            chunk=chunk,
+            counters=counters,
+            end=end,
+            started_s=now_s,
+            moved_s=now_s,
+            seen=StreamCounters(),
+            sampled=StreamCounters(),
+            sampled_s=now_s,
+        )
+        self._live.append(stream)
+        return stream
+
+    def ended(self, stream: LiveStream) -> None:
+        """A stream has ended, in whatever way."""
+        self._live.remove(stream)
+        self.wrote(stream.counters())
+
+    def wrote(self, counters: StreamCounters) -> None:
+        """Something was copied that no stream counts."""
+        self._ended = _plus(self._ended, counters)
+        self._pass.tally.written_bytes += counters.size_bytes
+
+    def chunk_done(self, files: int, size_bytes: int) -> None:
+        """A chunk of this step, or a part of one, is done."""
+        if self._step in _CONTENT:
+            self._done_files += files
+            self._done_bytes += size_bytes
+
+    def file_bad(self, count: int) -> None:
+        """So many files more need attention."""
+        self._bad += count
+
+    async def watch(self) -> None:
+        """Until cancelled."""
+        request = self._pass.request
+        while True:
+            await self._clock.sleep(request.progress_interval_s)
+            now_s = self._clock.monotonic_s()
+            await self._end_stalled(now_s)
+            self.show(now_s)
+            if now_s - self._sampled_s >= request.sample_interval_s:
+                self.sample(now_s)
+
+    def sample(self, now_s: float) -> None:
+        """Write the throughput since the sample before into the ledger: of all streams, and of each."""
+        whole = self._all_counters()
+        interval_s = now_s - self._sampled_s
+        if interval_s <= 0:
+            return
+        at_s = self._clock.now_s()
+        moved = _minus(whole, self._sampled)
+        samples = [
+            Sample(
+                at_s=at_s,
+                interval_s=interval_s,
+                attempt_id=None,
+                streams=len(self._live),
+                files=moved.files,
+                size_bytes=moved.size_bytes,
+            )
+        ]
+        for stream in self._live:
+            counters = stream.counters()
+            moved = _minus(counters, stream.sampled)
+            samples.append(
+                Sample(
+                    at_s=at_s,
+                    interval_s=max(now_s - stream.sampled_s, 0.0),
+                    attempt_id=stream.attempt_id,
+                    streams=1,
+                    files=moved.files,
+                    size_bytes=moved.size_bytes,
+                )
+            )
+            stream.sampled, stream.sampled_s = counters, now_s
+        self._sampled, self._sampled_s = whole, now_s
+        self._pass.world.ledger.samples.add(self._pass.pass_id, samples)
+
+    def show(self, now_s: float) -> None:
+        """Hand out a snapshot."""
+        files, size_bytes = self._done_files, self._done_bytes
+        if self._step in _CONTENT:
+            for stream in self._live:
+                counters = stream.counters()
+                files += min(counters.files, stream.chunk.files)
+                size_bytes += min(counters.size_bytes, stream.chunk.size_bytes)
+        self._points.append(Point(at_s=now_s, files=files, size_bytes=size_bytes))
+        points = tuple(self._points)
+        recent, whole = rate_over(points, _RECENT_S), rate_over(points, float("inf"))
+        left = estimate(
+            left_files=self._totals.files - files,
+            left_bytes=self._totals.size_bytes - size_bytes,
+            recent=recent,
+            whole=whole,
+        )
+        self._pass.world.progress.show(
+            RunProgress(
+                batch=self._pass.batch.number,
+                step=self._step.value,
+                elapsed_s=now_s - self._started_s,
+                files=files,
+                size_bytes=size_bytes,
+                total_files=self._totals.files,
+                total_bytes=self._totals.size_bytes,
+                rate_bytes_per_s=recent.bytes_per_s if recent else 0.0,
+                rate_files_per_s=recent.files_per_s if recent else 0.0,
+                eta_s=left.left_s,
+                bad_files=self._bad,
+                streams=tuple(self._stream_progress(stream, now_s) for stream in self._live),
+            )
+        )
+
+    def _stream_progress(self, stream: LiveStream, now_s: float) -> StreamProgress:
+        counters = stream.counters()
+        elapsed_s = now_s - stream.started_s
+        return StreamProgress(
+            stream=stream.number,
+            host=self._pass.world.executor.host,
+            chunk=stream.chunk.number,
+            tree=stream.chunk.tree,
+            files=counters.files,
+            size_bytes=counters.size_bytes,
+            total_files=stream.chunk.files,
+            total_bytes=stream.chunk.size_bytes,
+            rate_bytes_per_s=counters.size_bytes / elapsed_s if elapsed_s > 0 else 0.0,
+            elapsed_s=elapsed_s,
+        )
+
+    def _all_counters(self) -> StreamCounters:
+        whole = self._ended
+        for stream in self._live:
+            whole = _plus(whole, stream.counters())
+        return whole
+
+    async def _end_stalled(self, now_s: float) -> None:
+        """End streams that neither report progress nor move bytes or use the processor."""
+        timeout_s = self._pass.request.stall_timeout_s
+        quiet: list[LiveStream] = []
+        for stream in self._live:
+            counters = stream.counters()
+            if counters != stream.seen:
+                stream.seen, stream.moved_s = counters, now_s
+            elif now_s - stream.moved_s >= timeout_s / 10:
+                quiet.append(stream)
+        if not quiet:
+            return
+        try:
+            found = await self._pass.world.blocking(
+                lambda: self._pass.world.activity.of([stream.token for stream in quiet]), timeout_s=timeout_s
+            )
+        except TimeoutError:
+            found = {}
+        for stream in quiet:
+            activity = found.get(stream.token)
+            if activity is not None and activity != stream.activity:
+                stream.activity, stream.moved_s = activity, now_s
+            elif now_s - stream.moved_s >= timeout_s and not stream.stalled:
+                stream.stalled = True
+                stream.end()
+
+
+def _plus(one: StreamCounters, other: StreamCounters) -> StreamCounters:
+    return StreamCounters(files=one.files + other.files, size_bytes=one.size_bytes + other.size_bytes)
+
+
+def _minus(one: StreamCounters, other: StreamCounters) -> StreamCounters:
+    return StreamCounters(files=max(one.files - other.files, 0), size_bytes=max(one.size_bytes - other.size_bytes, 0))
+
+
+async def cancel_and_wait(task: asyncio.Task[None]) -> None:
+    """End a task that runs beside others; what it raised by itself is raised here."""
+    task.cancel()
+    await asyncio.wait({task})
+    if not task.cancelled() and (error := task.exception()) is not None:
+        raise error

@@ -1,0 +1,90 @@
+"""What is left of a batch, counted without changing anything."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from migrator.domain.plan import Batch, Plan
+from migrator.domain.run import TreeWork
+from migrator.domain.states import CHUNK_ORDER, ChunkKind, ChunkState, PassKind, PassState
+from migrator.ports.ledger import PassRecord
+from migrator.stages.run.context import World
+from migrator.stages.run.guards import Need
+
+_ALL = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Remaining:
+    """Chunks that are still to be copied, tree by tree, and what they need on the target."""
+
+    record: PassRecord | None
+    trees: tuple[TreeWork, ...]
+    chunks_by_kind: dict[ChunkKind, int]
+    need: Need
+
+    @property
+    def chunks(self) -> int:
+        """Of all kinds."""
+        return sum(self.chunks_by_kind.values())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Piece:
+    kind: ChunkKind
+    tree: bytes
+    files: int
+    size_bytes: int
+
+
+def remaining(world: World, plan: Plan, batch: Batch) -> Remaining:
+    """What a run of the batch would copy. Chunks that were under way when a run was killed count, and those that
+    failed: both are tried again.
+    """
+    record = world.ledger.passes.find(plan.name, batch.number, PassKind.SEED)
+    trees: dict[bytes, list[int]] = {tree.path: [0, 0, 0] for tree in batch.trees}
+    by_kind: dict[ChunkKind, int] = {}
+    need_bytes = need_inodes = 0
+    for piece in _of_pass(world, record) if record else _of_list(world, batch):
+        sums = trees.setdefault(piece.tree, [0, 0, 0])
+        sums[0] += 1
+        by_kind[piece.kind] = by_kind.get(piece.kind, 0) + 1
+        match piece.kind:
+            case ChunkKind.FILES:
+                need_bytes += piece.size_bytes
+                need_inodes += piece.files
+                sums[1] += piece.files
+                sums[2] += piece.size_bytes
+            case ChunkKind.LINKS:
+                sums[1] += piece.files
+            case ChunkKind.DIRECTORIES:
+                need_inodes += piece.files
+            case ChunkKind.DIRECTORY_TIMES:
+                pass
+    return Remaining(
+        record=record,
+        trees=tuple(
+            TreeWork(tree=tree, chunks=chunks, files=files, size_bytes=size_bytes)
+            for tree, (chunks, files, size_bytes) in trees.items()
+            if chunks
+        ),
+        chunks_by_kind=by_kind,
+        need=Need(size_bytes=need_bytes, inodes=need_inodes),
+    )
+
+
+def _of_list(world: World, batch: Batch) -> Iterable[_Piece]:
+    for chunk in world.chunk_lists.chunks(batch.chunk_list):
+        yield _Piece(kind=chunk.kind, tree=chunk.tree, files=chunk.files, size_bytes=chunk.size_bytes)
+
+
+def _of_pass(world: World, record: PassRecord) -> Iterable[_Piece]:
+    passes = world.ledger.passes
+    failed = passes.totals(record.id).chunks.get(ChunkState.FAILED, 0)
+    if record.state is PassState.DONE and not failed:
+        return
+    records = [chunk for kind in CHUNK_ORDER for chunk in passes.pending(record.id, kind.value, _ALL)]
+    under_way = {attempt.chunk_id for attempt in passes.unfinished_attempts(record.id)}
+    records.extend(chunk for chunk in map(passes.chunk, sorted(under_way)) if chunk.state is ChunkState.RUNNING)
+    records.extend(passes.failed(record.id))
+    for chunk in records:
+        yield _Piece(kind=chunk.kind, tree=chunk.tree, files=chunk.files, size_bytes=chunk.size_bytes)

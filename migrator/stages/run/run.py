@@ -1,0 +1,157 @@
+"""The entry of the stage: one run over one or more batches."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+from migrator.domain.errors import ExitCode, Interrupted, MigratorError
+from migrator.domain.events import EventKind, Severity
+from migrator.domain.plan import Batch, Plan
+from migrator.domain.run import BatchSummary, RunRequest, RunStopped, RunSummary
+from migrator.ports.activity import Activity
+from migrator.ports.catalog import ChunkLists
+from migrator.ports.clock import Clock
+from migrator.ports.filesystem import SourceFileSystem, TargetFileSystem
+from migrator.ports.ledger import Ledger, SiteRecord
+from migrator.ports.locks import Locks
+from migrator.ports.plans import PlanDocuments
+from migrator.ports.progress import Progress
+from migrator.ports.run_files import RunDirectory, RunFiles
+from migrator.ports.streams import Engine, Executor
+from migrator.stages.run.blocking import Blocking, DaemonThreads
+from migrator.stages.run.context import LOG, Invocation, World
+from migrator.stages.run.guards import find_problems, read_plan
+from migrator.stages.run.preview import remaining
+from migrator.stages.run.recovery import recover
+from migrator.stages.run.seed import SeedPass
+
+VERB = "run"
+
+
+async def run_batches(
+    request: RunRequest,
+    *,
+    source: SourceFileSystem,
+    target: TargetFileSystem,
+    engine: Engine,
+    executor: Executor,
+    chunk_lists: ChunkLists,
+    documents: PlanDocuments,
+    ledger: Ledger,
+    locks: Locks,
+    progress: Progress,
+    clock: Clock,
+    tokens: Callable[[], str],
+    files: RunFiles,
+    activity: Activity,
+    blocking: Blocking | None = None,
+) -> RunSummary:
+    """Copy batches, one after the other, from wherever each of them is. The same call goes on after any crash.
+
+    `tokens` gives a random token for every attempt. Cancelling the task stops cleanly: every stream is ended first,
+    then Interrupted is raised; being cancelled again meanwhile changes nothing.
+
+    Raises UsageError (no such batch), Refused (a guard, with every reason), LockHeld, RunStopped (the pool stopped: a
+    full target, an input/output error, ...; the summary is in it), Interrupted, LedgerCorrupt.
+    """
+    world = World(
+        source=source,
+        target=target,
+        engine=engine,
+        executor=executor,
+        chunk_lists=chunk_lists,
+        documents=documents,
+        ledger=ledger,
+        progress=progress,
+        clock=clock,
+        activity=activity,
+        blocking=blocking or DaemonThreads(),
+        tokens=tokens,
+    )
+    plan, site = read_plan(world, request)
+    batches = [batch for number in dict.fromkeys(request.batches) for batch in plan.batches if batch.number == number]
+    if request.dry_run:
+        return await _preview(world, request, plan, site, batches)
+    purpose = f"run of batch {', '.join(str(batch.number) for batch in batches)} of plan {plan.name}"
+    with locks.hold(VERB, purpose), files.open(VERB, clock.now_s()) as directory:
+        run_id = ledger.runs.start(verb=VERB, pid=request.pid, at_s=clock.now_s(), directory=directory.path)
+        invocation = Invocation(world=world, request=request, run_id=run_id, directory=directory)
+        exit_code = ExitCode.FAILED
+        try:
+            async with _heartbeat(invocation):
+                summary = await _copy(invocation, plan, site, batches, directory)
+            exit_code = summary.exit_code
+        except asyncio.CancelledError:
+            exit_code = ExitCode.INTERRUPTED
+            invocation.say(EventKind.RUN_INTERRUPTED, Severity.WARNING, purpose, f"{purpose} was interrupted")
+            raise Interrupted(
+                f"{purpose} was interrupted: every stream has been ended",
+                hint="the same command goes on where it was",
+            ) from None
+        except MigratorError as error:
+            exit_code = error.exit_code
+            LOG.error("%s", error.message, extra={"hint": error.hint})
+            raise
+        finally:
+            # The last thing that is done for a run: a killed one is told by its heartbeat.
+            ledger.runs.finish(run_id, clock.now_s(), exit_code.value)
+    return summary
+
+
+async def _copy(
+    invocation: Invocation, plan: Plan, site: SiteRecord, batches: list[Batch], directory: RunDirectory
+) -> RunSummary:
+    numbers = ", ".join(str(batch.number) for batch in batches)
+    subject = f"plan {plan.name}"
+    invocation.say(EventKind.RUN_STARTED, Severity.INFO, subject, f"run of batch {numbers} of plan {plan.name}")
+    await recover(invocation)
+    done: list[BatchSummary] = []
+    for batch in batches:
+        summary = await SeedPass(invocation=invocation, plan=plan, site=site, batch=batch).run()
+        done.append(summary)
+        if summary.stopped is not None:
+            so_far = RunSummary(run_id=invocation.run_id, directory=directory.path, dry_run=False, batches=tuple(done))
+            raise RunStopped(summary.stopped, so_far)
+    whole = RunSummary(run_id=invocation.run_id, directory=directory.path, dry_run=False, batches=tuple(done))
+    words = "had been finished before: nothing was copied" if whole.nothing_to_do else "is done"
+    invocation.say(EventKind.RUN_FINISHED, Severity.INFO, subject, f"batch {numbers} {words}")
+    return whole
+
+
+async def _preview(world: World, request: RunRequest, plan: Plan, site: SiteRecord, batches: list[Batch]) -> RunSummary:
+    """The very decisions of a run, and no change: neither target nor ledger, nor the lock, nor a run directory."""
+    found: list[BatchSummary] = []
+    for batch in batches:
+        left = remaining(world, plan, batch)
+        findings, _ = await find_problems(world, request, site, batch, left.need)
+        finished = left.record is not None and not left.chunks
+        found.append(
+            BatchSummary(
+                batch=batch.number,
+                chunks=left.chunks,
+                files=sum(work.files for work in left.trees),
+                size_bytes=sum(work.size_bytes for work in left.trees),
+                chunks_by_kind=left.chunks_by_kind,
+                left=left.trees,
+                guards=() if finished else findings,
+                nothing_to_do=finished,
+            )
+        )
+    return RunSummary(run_id=None, directory=None, dry_run=True, batches=tuple(found))
+
+
+@asynccontextmanager
+async def _heartbeat(invocation: Invocation) -> AsyncIterator[None]:
+    """Renew the run's heartbeat in the ledger until the end of the block."""
+    world = invocation.world
+
+    async def beat() -> None:
+        while True:
+            await world.clock.sleep(invocation.request.heartbeat_interval_s)
+            world.ledger.runs.heartbeat(invocation.run_id, world.clock.now_s())
+
+    task = asyncio.create_task(beat())
+    try:
+        yield
+    finally:
+        task.cancel()

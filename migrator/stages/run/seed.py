@@ -1,0 +1,227 @@
+"""The seed pass over one batch: guards, steps in their order, and the closing look."""
+
+import errno
+from dataclasses import dataclass, replace
+
+from migrator.decide.site_guards import health_problems
+from migrator.decide.stopping import stop_reason
+from migrator.domain.brick import SourceHealth
+from migrator.domain.entry import Entry
+from migrator.domain.errors import Refused
+from migrator.domain.events import EventKind, Severity
+from migrator.domain.paths import show
+from migrator.domain.plan import Batch, Plan
+from migrator.domain.run import BatchSummary
+from migrator.domain.site import TargetCapabilities
+from migrator.domain.states import CHUNK_ORDER, BatchState, PassKind, PassState
+from migrator.domain.transfer import StopReason
+from migrator.ports.ledger import PassRecord, SiteRecord
+from migrator.stages.run.blocking import SharedCall
+from migrator.stages.run.context import Invocation, PassUnderWay
+from migrator.stages.run.guards import find_problems, mount_findings, refuse
+from migrator.stages.run.looking import look
+from migrator.stages.run.pool import run_step
+from migrator.stages.run.preview import Remaining, remaining
+
+
+@dataclass(slots=True, kw_only=True)
+class SeedPass:
+    """Copies one batch as far as it goes. `run` may be called again: it goes on where the pass is."""
+
+    invocation: Invocation
+    plan: Plan
+    site: SiteRecord
+    batch: Batch
+
+    async def run(self) -> BatchSummary:
+        """Raises Refused where a guard trips before anything is copied; a stop on the way is in the summary."""
+        world = self.invocation.world
+        left = remaining(world, self.plan, self.batch)
+        if self._is_finished(left):
+            return self._nothing_to_do(left)
+        findings, health = await find_problems(world, self.invocation.request, self.site, self.batch, left.need)
+        self._note_refusal(findings_problems := [problem for found in findings for problem in found.problems])
+        if findings_problems:
+            refuse(self.batch, findings)
+        capabilities = await self._capabilities()
+        await self._make_trees()
+        record = self._start(left)
+        under_way = self._under_way(record, capabilities, health)
+        started_s = world.clock.monotonic_s()
+        whole = False
+        try:
+            for kind in CHUNK_ORDER:
+                if under_way.stop_found is None:
+                    await run_step(under_way, kind)
+            if under_way.stop_found is None:
+                await self._look_again(under_way)
+            whole = under_way.stop_found is None
+        finally:
+            under_way.sync.abandon()
+            under_way.health.abandon()
+            # Also after a cancellation and an error: what goes on later says so in the ledger.
+            self._close(under_way, whole=whole)
+        summary = self._summary(under_way, world.clock.monotonic_s() - started_s)
+        return replace(summary, guards=findings)
+
+    def _is_finished(self, left: Remaining) -> bool:
+        return left.record is not None and left.record.state is PassState.DONE and not left.chunks
+
+    def _nothing_to_do(self, left: Remaining) -> BatchSummary:
+        """The pass had been finished before. A crash between the pass and its batch is made good here."""
+        self._set_batch(BatchState.SEEDED)
+        passes = self.invocation.world.ledger.passes
+        pass_id = left.record.id if left.record else 0
+        return BatchSummary(
+            batch=self.batch.number,
+            nothing_to_do=True,
+            vanished=passes.vanished_count(pass_id),
+            bad=tuple(passes.attention(pass_id)),
+        )
+
+    def _note_refusal(self, problems: list[str]) -> None:
+        for problem in problems:
+            self.invocation.say(EventKind.GUARD_REFUSED, Severity.ERROR, f"batch {self.batch.number}", problem)
+
+    async def _capabilities(self) -> TargetCapabilities:
+        """What the target keeps, as it was probed; probed now where it never was."""
+        if self.site.capabilities is not None:
+            return self.site.capabilities
+        world = self.invocation.world
+        try:
+            probed = await world.blocking(world.target.probe, timeout_s=self.invocation.request.stall_timeout_s)
+        except (OSError, TimeoutError) as error:
+            raise _unwritable(str(error)) from error
+        world.ledger.site.record_capabilities(probed, world.clock.now_s())
+        return probed
+
+    async def _make_trees(self) -> None:
+        """The directories above each tree, and the trees' own, closed. Also proves that the target can be written."""
+        world = self.invocation.world
+        for tree in self.batch.trees:
+            components = tree.path.split(b"/")
+            above = [b"/".join(components[:depth]) for depth in range(1, len(components))]
+
+            def make(path: bytes = tree.path, above: list[bytes] = above) -> None:
+                like = [seen for directory in above if isinstance(seen := look(world.source, directory), Entry)]
+                world.target.make_parents(path, like)
+
+            try:
+                await world.blocking(make, timeout_s=self.invocation.request.stall_timeout_s)
+            except TimeoutError as error:
+                raise _unwritable("it does not answer") from error
+            except OSError as error:
+                raise _unwritable(f"{show(tree.path)}: {error.strerror or error}", error.errno) from error
+
+    def _start(self, left: Remaining) -> PassRecord:
+        """Record the pass, or let it go on; failed chunks are tried again with every run."""
+        world, number = self.invocation.world, self.batch.number
+        passes, now_s = world.ledger.passes, world.clock.now_s()
+        record = left.record
+        if record is None:
+            chunks = world.chunk_lists.chunks(self.batch.chunk_list)
+            record = passes.start(plan=self.plan.name, batch=number, kind=PassKind.SEED, chunks=chunks, at_s=now_s)
+        elif record.state is not PassState.RUNNING:
+            passes.set_state(record.id, PassState.RUNNING, now_s)
+        self._set_batch(BatchState.SEEDING)
+        again = passes.retry_failed(record.id)
+        message = f"seed pass over batch {number}: {left.chunks} chunk(s) to do"
+        if again:
+            message += f", {again} of them failed before"
+        self.invocation.say(EventKind.PASS_STARTED, Severity.INFO, f"batch {number}", message)
+        return record
+
+    def _under_way(
+        self, record: PassRecord, capabilities: TargetCapabilities, health_before: SourceHealth
+    ) -> PassUnderWay:
+        world, timeout_s = self.invocation.world, self.invocation.request.stall_timeout_s
+
+        async def sync() -> None:
+            await world.blocking(world.target.sync, timeout_s=timeout_s)
+
+        async def health() -> tuple[str, ...]:
+            return health_problems(health_before, await world.source.health())
+
+        known = {
+            problem.path: problem for problem in world.ledger.passes.attention(record.id) if problem.errno == errno.EIO
+        }
+        return PassUnderWay(
+            invocation=self.invocation,
+            batch=self.batch,
+            pass_id=record.id,
+            capabilities=capabilities,
+            health_before=health_before,
+            sync=SharedCall(sync),
+            health=SharedCall(health),
+            known_io_errors=known,
+        )
+
+    async def _look_again(self, under_way: PassUnderWay) -> None:
+        """A pass counts as whole only if the source was whole and both mounts the same from its start to its end."""
+        world, timeout_s = self.invocation.world, self.invocation.request.stall_timeout_s
+        problems = health_problems(under_way.health_before, await world.source.health())
+        if problems:
+            under_way.stop(StopReason.SOURCE_UNHEALTHY, "; ".join(problems))
+            return
+        changed = (
+            *await mount_findings(world, world.source, self.site.source, timeout_s),
+            *await mount_findings(world, world.target, self.site.target, timeout_s),
+        )
+        if changed:
+            under_way.stop(StopReason.MOUNT_CHANGED, "; ".join(changed))
+
+    def _close(self, under_way: PassUnderWay, *, whole: bool) -> None:
+        world, number = self.invocation.world, self.batch.number
+        now_s = world.clock.now_s()
+        world.ledger.passes.set_state(under_way.pass_id, PassState.DONE if whole else PassState.STOPPED, now_s)
+        if whole:
+            self._set_batch(BatchState.SEEDED)
+        tally = under_way.tally
+        message = (
+            f"seed pass over batch {number} {'done' if whole else 'stopped'}: "
+            f"{tally.chunks} chunk(s), {tally.files} file(s) in this run"
+        )
+        severity = Severity.INFO if whole else Severity.WARNING
+        self.invocation.say(EventKind.PASS_FINISHED, severity, f"batch {number}", message)
+
+    def _set_batch(self, state: BatchState) -> None:
+        """A batch that is further than that already stays as it is, except that a verified one that got new files is
+        to be verified again.
+        """
+        world = self.invocation.world
+        record = world.ledger.plans.read(self.plan.name)
+        now = record.batches.get(self.batch.number) if record else None
+        steps = {
+            (BatchState.PLANNED, BatchState.SEEDING): (BatchState.SEEDING,),
+            (BatchState.PLANNED, BatchState.SEEDED): (BatchState.SEEDING, BatchState.SEEDED),
+            (BatchState.SEEDING, BatchState.SEEDED): (BatchState.SEEDED,),
+            (BatchState.VERIFIED, BatchState.SEEDING): (BatchState.SEEDED,),
+        }
+        for step in steps.get((now, state), ()) if now else ():
+            world.ledger.plans.set_batch_state(self.plan.name, self.batch.number, step)
+
+    def _summary(self, under_way: PassUnderWay, elapsed_s: float) -> BatchSummary:
+        world, tally = self.invocation.world, under_way.tally
+        return BatchSummary(
+            batch=self.batch.number,
+            chunks=tally.chunks,
+            files=tally.files,
+            size_bytes=tally.size_bytes,
+            written_bytes=tally.written_bytes,
+            elapsed_s=elapsed_s,
+            chunks_by_kind=dict(tally.by_kind),
+            vanished=world.ledger.passes.vanished_count(under_way.pass_id),
+            bad=tuple(world.ledger.passes.attention(under_way.pass_id)),
+            trees_gone=tuple(sorted(under_way.trees_gone)),
+            left=remaining(world, self.plan, self.batch).trees,
+            stopped=under_way.explain_stop(),
+        )
+
+
+def _unwritable(detail: str, code: int | None = None) -> Refused:
+    full = stop_reason(code) in (StopReason.TARGET_FULL, StopReason.TARGET_QUOTA)
+    return Refused(
+        f"the target cannot be written: {detail}",
+        cause="it is full, or a quota is used up" if full else "it is mounted read-only, or does not answer",
+        hint="see `migrator doctor`, then run the same command again",
+    )
