@@ -85,7 +85,7 @@ class _Worker:
         rest, apart = set_apart(paths, {problem.path for problem in known})
         if rest and apart:
             attempt_id = self._intend_without_stream(chunk)
-            self._divide(chunk, attempt_id, AttemptState.INTERRUPTED, None, (rest, apart), known)
+            self._divide(chunk, attempt_id, AttemptState.INTERRUPTED, None, (rest, apart), problems=known)
             return None
         attempt = Attempt(self._pass, self._meter, chunk, paths, self._slot)
         try:
@@ -239,6 +239,7 @@ class _Worker:
         state: AttemptState,
         result: Result | None,
         parts: tuple[Paths, Paths],
+        *,
         problems: Sequence[FileProblem] = (),
     ) -> tuple[ChunkRecord, ChunkRecord]:
         """Replace a chunk by two. Lists first, then the ledger: a list that no chunk names does no harm."""
