@@ -13,3 +13,13 @@ class PlanDocuments(Protocol):
 
     def read(self, name: str) -> tuple[Plan, str]:
         """The plan and its checksum. Raises Refused where it was edited by hand, UsageError where it is missing."""
+
+
+class NewPlans(PlanDocuments, Protocol):
+    """What making a plan needs besides."""
+
+    def next_name(self) -> str:
+        """The first free name of the form `plan-0001`."""
+
+    def require_free(self, name: str) -> None:
+        """Raises UsageError where the name cannot be one, or is taken."""

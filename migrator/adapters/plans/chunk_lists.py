@@ -19,7 +19,7 @@ from migrator.domain.plan import Chunk, ListedPath
 from migrator.domain.states import ChunkKind
 from migrator.ports.usage import WrittenList
 
-_LIST_FIELDS: list[pa.Field[Any]] = [
+_LIST_FIELDS: list["pa.Field[Any]"] = [
     pa.field("chunk", pa.int32(), nullable=False),
     pa.field("kind", pa.string(), nullable=False),
     pa.field("tree", pa.binary(), nullable=False),

@@ -1,0 +1,320 @@
+"""The plan of a migration: ranking, batches, chunk lists, surprises, forecast. Nothing on either file system changes."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from migrator.config.site import Site
+from migrator.decide.batching import BatchLimits, LinkSpan, batch_trees
+from migrator.decide.forecast import Need, choose_cost, copy_s, inodes_known, room_problems, which_fit
+from migrator.decide.ordering import emptying_curves
+from migrator.decide.packing import ChunkLimits, PackedChunk, pack
+from migrator.decide.ranking import rank
+from migrator.decide.site_guards import capacity_problems
+from migrator.decide.surprises import (
+    finding_surprises,
+    link_surprises,
+    outside_surprises,
+    quota_surprises,
+    sort_surprises,
+    symlink_surprises,
+)
+from migrator.domain.errors import Refused, UsageError
+from migrator.domain.events import Event, EventKind, Severity
+from migrator.domain.paths import RSYNC_PATH_LIMIT_BYTES, show
+from migrator.domain.plan import Batch, Order, Plan, Surprise, TransferCost, TreeUsage
+from migrator.domain.scan import CatalogRecord
+from migrator.domain.site import Capacity, TargetCapabilities
+from migrator.domain.units import format_count, format_size
+from migrator.ports.clock import Clock
+from migrator.ports.ledger import Ledger, SiteRecord
+from migrator.ports.plans import NewPlans
+from migrator.ports.usage import CatalogQueries, CatalogReader, ChunkListWriter, Usages, WrittenList
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanRequest:
+    """What was asked for. `name` None: the next free one; `catalog` None: the newest that was finished."""
+
+    name: str | None = None
+    catalog: str | None = None
+    order: Order = Order.HEAVIEST
+    accept_unknown_inodes: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanResult:
+    """The plan as written. `plan.problems` says what speaks against relying on it."""
+
+    plan: Plan
+    path: str
+    checksum: str
+
+
+def make_plan(
+    request: PlanRequest,
+    *,
+    site: Site,
+    catalogs: CatalogReader,
+    documents: NewPlans,
+    lists: ChunkListWriter,
+    ledger: Ledger,
+    quotas: Sequence[tuple[bytes, int]],
+    capacity: Capacity,
+    clock: Clock,
+) -> PlanResult:
+    """Make a plan, write its chunk lists and its document, and record it.
+
+    `quotas` are the source's limits, `capacity` is the target's room now. A plan is written also where the target has
+    not the room for all batches, or not even for the first: planning is how that is found out, and room comes as the
+    migration goes on. Such batches have `fits` False and are named in `problems`; it is `run` that refuses them.
+
+    Raises UsageError where there is no site, no scan, no user tree, or the name is taken; Refused where the catalog is
+    half written or another site's, and where the target does not tell its inodes and nobody else did.
+    """
+    record = ledger.site.read()
+    if record is None:
+        raise UsageError(
+            "this site has no record in the ledger", cause="`init` was not run", hint="run `migrator init`"
+        )
+    _require_inodes(capacity, site.target.inodes_free, request)
+    name = documents.next_name() if request.name is None else request.name
+    documents.require_free(name)
+    with catalogs.open(_choose_catalog(request, ledger)) as queries:
+        _require_usable(queries.record, record)
+        maker = _Maker(request=request, site=site, record=record, capacity=capacity, now_s=clock.now_s())
+        plan = maker.make(name, queries, lists, ledger, quotas)
+    path, checksum = documents.write(plan)
+    ledger.plans.record(plan, path=path, checksum=checksum)
+    ledger.events.add(_written(plan, clock.now_s()))
+    return PlanResult(plan=plan, path=path, checksum=checksum)
+
+
+def _require_inodes(capacity: Capacity, inodes_free: int | None, request: PlanRequest) -> None:
+    if inodes_known(capacity, inodes_free) or request.accept_unknown_inodes:
+        return
+    raise Refused(
+        "it is not known how many files the target can take: its file system reports 0 inodes, which means unknown",
+        cause="BeeGFS and some others do not count inodes in statfs",
+        hint="set [target] inodes_free (BeeGFS: `beegfs target list --capacity`, the metadata targets), "
+        "or plan with --accept-unknown-inodes",
+    )
+
+
+def _choose_catalog(request: PlanRequest, ledger: Ledger) -> str:
+    if request.catalog is not None:
+        return request.catalog
+    latest = ledger.scans.latest()
+    if latest is not None:
+        return latest.name
+    if ledger.scans.unfinished() is not None:
+        raise Refused(
+            "the only catalog is half written",
+            cause="its scan was interrupted or is still running",
+            hint="run `migrator scan`: it goes on where it was",
+        )
+    raise UsageError("there is no catalog to plan from", cause="nothing was scanned yet", hint="run `migrator scan`")
+
+
+def _require_usable(catalog: CatalogRecord, site: SiteRecord) -> None:
+    if catalog.finished_at_s is None:
+        raise Refused(
+            f"catalog {catalog.name!r} is half written",
+            cause="its scan was interrupted or is still running",
+            hint="run `migrator scan`: it goes on where it was",
+        )
+    if catalog.site_id != site.site_id:
+        raise Refused(
+            f"catalog {catalog.name!r} is of another site",
+            cause="the state directory was copied, or `init` was run anew",
+            hint="run `migrator scan`",
+        )
+    if not catalog.trees:
+        raise UsageError(
+            f"catalog {catalog.name!r} has no user tree",
+            cause="no directory matched [users] trees when it was scanned",
+            hint="correct [users] trees in site.toml and run `migrator scan` again",
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Maker:
+    """One planning, once it is known that it may go ahead."""
+
+    request: PlanRequest
+    site: Site
+    record: SiteRecord
+    capacity: Capacity
+    now_s: float
+
+    def make(
+        self,
+        name: str,
+        queries: CatalogQueries,
+        lists: ChunkListWriter,
+        ledger: Ledger,
+        quotas: Sequence[tuple[bytes, int]],
+    ) -> Plan:
+        catalog = queries.record
+        usages = queries.usages(now_s=self.now_s, tiny_below_bytes=self.site.reap.smaller_than_bytes)
+        spans = queries.link_spans()
+        ranking = tuple(rank(usages.trees, self.request.order))
+        cost = choose_cost(ledger.samples.measured_cost(), self.site.transfer.jobs)
+        parts = batch_trees(ranking, spans, self._batch_limits())
+        surprises = self._surprises(queries, usages, spans, parts, quotas)
+        batches, problems = self._write_batches(name, queries, lists, parts, cost)
+        return Plan(
+            name=name,
+            site=self.record.name,
+            site_id=self.record.site_id,
+            created_at_s=self.now_s,
+            order=self.request.order,
+            catalog=catalog.name,
+            scan_id=catalog.scan_id,
+            catalog_whole=catalog.whole,
+            size_bytes=_bytes_once(ranking, spans),
+            files=sum(usage.files for usage in ranking),
+            directories=sum(usage.directories for usage in ranking),
+            ranking=ranking,
+            outside=usages.outside,
+            batches=batches,
+            surprises=surprises,
+            cost=cost,
+            forecast_s=sum(batch.forecast_s for batch in batches),
+            target=self.capacity,
+            problems=(*self._catalog_problems(catalog, ledger), *problems),
+            emptying=emptying_curves(ranking, cost),
+        )
+
+    def _batch_limits(self) -> BatchLimits:
+        limits = self.site.batch
+        return BatchLimits(max_bytes=limits.max_bytes, max_files=limits.max_files, max_users=limits.max_users)
+
+    def _surprises(
+        self,
+        queries: CatalogQueries,
+        usages: Usages,
+        spans: Sequence[LinkSpan],
+        parts: Sequence[Sequence[TreeUsage]],
+        quotas: Sequence[tuple[bytes, int]],
+    ) -> tuple[Surprise, ...]:
+        trees = frozenset(usage.tree.path for usage in usages.trees)
+        batch_of = {usage.tree.path: number for number, part in enumerate(parts, start=1) for usage in part}
+        source_root = bytes(self.site.source.mount)
+        known = self.record.capabilities
+        findings = queries.findings(
+            known or TargetCapabilities(), long_path_bytes=RSYNC_PATH_LIMIT_BYTES - len(source_root) - 1
+        )
+        if known is None:
+            # What the target keeps was not probed: rather say so (in the problems) than name the losses of another.
+            findings = [finding for finding in findings if not finding.kind.startswith("loss-")]
+        return sort_surprises(
+            (
+                *link_surprises(spans, batch_of),
+                *symlink_surprises(queries.symlinks(), trees, source_root),
+                *quota_surprises(quotas, trees),
+                *outside_surprises(usages.outside, usages.outside_examples),
+                *finding_surprises(findings, known or TargetCapabilities(), trees),
+            )
+        )
+
+    def _write_batches(
+        self,
+        name: str,
+        queries: CatalogQueries,
+        lists: ChunkListWriter,
+        parts: Sequence[Sequence[TreeUsage]],
+        cost: TransferCost,
+    ) -> tuple[tuple[Batch, ...], tuple[str, ...]]:
+        limits = ChunkLimits(max_bytes=self.site.transfer.chunk_size_bytes, max_files=self.site.transfer.chunk_files)
+        packed = pack(queries.listings([[usage.tree.path for usage in part] for part in parts]), limits)
+        written = [lists.write(name, number, chunks) for number, chunks in _by_batch(packed, batches=len(parts))]
+        needs = [
+            # The roots of the trees are in no chunk; each is a directory all the same.
+            Need(size_bytes=found.size_bytes, inodes=found.files + found.directories + len(part))
+            for found, part in zip(written, parts, strict=True)
+        ]
+        fits, problems = self._room(needs)
+        batches = tuple(
+            _batch(number, part, found, cost, fits=fit)
+            for number, (part, found, fit) in enumerate(zip(parts, written, fits, strict=True), start=1)
+        )
+        return batches, problems
+
+    def _room(self, needs: Sequence[Need]) -> tuple[tuple[bool, ...], tuple[str, ...]]:
+        reserve_bytes = self.site.transfer.reserve_bytes
+        inodes_free = self.site.target.inodes_free
+        fits = which_fit(needs, self.capacity, inodes_free=inodes_free, reserve_bytes=reserve_bytes)
+        need_inodes = sum(need.inodes for need in needs)
+        unknown = not inodes_known(self.capacity, inodes_free)
+        lacks = capacity_problems(
+            self.capacity,
+            sum(need.size_bytes for need in needs),
+            need_inodes,
+            # Unknown inodes were accepted: they are a problem of their own below, and nothing that is lacking.
+            need_inodes if unknown else inodes_free,
+            reserve_bytes,
+        )
+        accepted = (
+            (f"whether the target can take {format_count(need_inodes)} files was not checked, as asked for",)
+            if unknown
+            else ()
+        )
+        return fits, (*room_problems(needs, fits, lacks), *accepted)
+
+    def _catalog_problems(self, catalog: CatalogRecord, ledger: Ledger) -> Iterator[str]:
+        if not catalog.whole:
+            reasons = "; ".join(catalog.reasons) or "no reason is recorded"
+            yield f"the catalog is not whole, so this plan may miss files: {reasons}"
+        newer = ledger.scans.unfinished()
+        if newer is not None and newer.scan_id > catalog.scan_id:
+            yield f"a newer scan ({newer.name}) is not finished; this plan rests on {catalog.name}"
+        if self.record.capabilities is None:
+            yield "what the target keeps of a file is not known yet, so losses are not listed: run `migrator doctor`"
+
+
+def _bytes_once(ranking: Sequence[TreeUsage], spans: Sequence[LinkSpan]) -> int:
+    """Bytes of all trees, with link groups over several of them counted once."""
+    again = sum(span.size_bytes * (len(span.trees - {None}) - 1) for span in spans)
+    return sum(usage.size_bytes for usage in ranking) - again
+
+
+def _by_batch(chunks: Iterable[PackedChunk], *, batches: int) -> Iterator[tuple[int, Iterable[PackedChunk]]]:
+    """The chunks of every batch, also of one that has none. Each must be consumed before the next."""
+    groups = groupby(chunks, key=lambda chunk: chunk.batch)
+    waiting = next(groups, None)
+    for number in range(1, batches + 1):
+        if waiting is not None and waiting[0] == number:
+            yield number, waiting[1]
+            waiting = next(groups, None)
+        else:
+            yield number, ()
+
+
+def _batch(number: int, part: Sequence[TreeUsage], found: WrittenList, cost: TransferCost, *, fits: bool) -> Batch:
+    return Batch(
+        number=number,
+        trees=tuple(usage.tree for usage in part),
+        size_bytes=found.size_bytes,
+        files=found.files,
+        directories=found.directories,
+        chunks=found.chunks,
+        chunk_list=found.chunk_list,
+        chunk_list_digest=found.digest,
+        forecast_s=copy_s(found.files + found.directories, found.size_bytes, cost),
+        fits=fits,
+    )
+
+
+def _written(plan: Plan, at_s: float) -> Event:
+    heaviest = show(plan.ranking[0].tree.path)
+    return Event(
+        at_s=at_s,
+        kind=EventKind.PLAN_WRITTEN,
+        severity=Severity.WARNING if plan.problems else Severity.INFO,
+        subject=f"plan {plan.name}",
+        message=(
+            f"{len(plan.batches)} batches of {len(plan.ranking)} user trees, {format_count(plan.files)} files, "
+            f"{format_size(plan.size_bytes)}; {plan.order} first: {heaviest}"
+        ),
+    )
