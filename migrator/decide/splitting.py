@@ -44,5 +44,5 @@ def set_apart(paths: Sequence[ListedPath], chosen: Collection[bytes]) -> tuple[P
 
 
 def total_bytes(paths: Sequence[ListedPath]) -> int:
-    """Bytes of a list; a link group counts once."""
-    return sum(unit[0].size_bytes for unit in units(paths))
+    """Bytes of a list (which counts a link group once: its further names have 0)."""
+    return sum(listed.size_bytes for listed in paths)

@@ -151,7 +151,7 @@ class Attempt:
     async def _without_stream(self) -> Handled:
         if self._chunk.kind is ChunkKind.LINKS:
             return await make_links(self._pass, self._chunk.tree, self._listed)
-        return await copy_by_descriptor(self._pass, self._chunk.tree, self._by_descriptor)
+        return await copy_by_descriptor(self._pass, self._chunk.tree, self._by_descriptor, by_stream=self._work.paths)
 
     async def _stream(self, command: Command) -> Outcome:
         reader = self._world.engine.reader(self._work, self._view)

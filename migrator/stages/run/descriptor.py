@@ -4,6 +4,7 @@ import errno
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from migrator.decide.stopping import stop_reason
 from migrator.domain.entry import Entry, EntryType
@@ -16,6 +17,8 @@ from migrator.stages.run.context import PassUnderWay
 from migrator.stages.run.looking import bad_file, look
 
 _LINKS_AT_ONCE = 128
+_COPY_INSTEAD = frozenset({errno.ENOENT, errno.EMLINK, errno.EXDEV, errno.EPERM})
+"""The name to link to is not there, or cannot have another name."""
 _SLOWEST_COPY_BYTES_PER_S = MIB
 """A copy by descriptor tells nothing on its way: it may take the stall timeout and so long for its size."""
 
@@ -29,18 +32,29 @@ class Handled:
     stop: tuple[StopReason, str] | None = None
 
 
-async def copy_by_descriptor(under_way: PassUnderWay, tree: bytes, paths: Sequence[ListedPath]) -> Handled:
-    """Copy each path as it is now. What is gone is told as vanished, what cannot be copied as bad."""
-    source, target = under_way.world.source, under_way.world.target
+async def copy_by_descriptor(
+    under_way: PassUnderWay, tree: bytes, paths: Sequence[ListedPath], *, by_stream: Sequence[ListedPath] = ()
+) -> Handled:
+    """Copy each path as it is now. What is gone is told as vanished, what cannot be copied as bad.
+
+    Names of one link group stay names of one file, also where some of them (`by_stream`) have been copied by a stream.
+    """
+    linker = _Linker.of(under_way, tree)
+    first_names: dict[int, bytes] = {}
+    group_bytes: dict[int, int] = {}
+    for listed in (*by_stream, *paths):
+        if listed.link_group is not None:
+            first_names.setdefault(listed.link_group, listed.path)
+            group_bytes[listed.link_group] = group_bytes.get(listed.link_group, 0) + listed.size_bytes
     files = size_bytes = 0
     suspects: list[FileProblem] = []
     for listed in paths:
-        timeout_s = under_way.request.stall_timeout_s + listed.size_bytes / _SLOWEST_COPY_BYTES_PER_S
+        first = listed.path if listed.link_group is None else first_names[listed.link_group]
+        may_copy_bytes = listed.size_bytes if listed.link_group is None else group_bytes[listed.link_group]
+        timeout_s = under_way.request.stall_timeout_s + may_copy_bytes / _SLOWEST_COPY_BYTES_PER_S
+        link_to = None if first == listed.path else first
         try:
-            problem = await under_way.world.blocking(
-                lambda listed=listed: copy_one(source, target, tree, listed.path),  # type: ignore[misc]
-                timeout_s=timeout_s,
-            )
+            problem = await under_way.world.blocking(partial(linker.make, listed.path, link_to), timeout_s=timeout_s)
         except TimeoutError:
             detail = f"{show(listed.path)} has not been copied after {timeout_s:.0f} s"
             return Handled(counters=StreamCounters(), stop=(StopReason.TARGET_STUCK, detail))
@@ -55,8 +69,7 @@ async def copy_by_descriptor(under_way: PassUnderWay, tree: bytes, paths: Sequen
 
 async def make_links(under_way: PassUnderWay, tree: bytes, paths: Sequence[ListedPath]) -> Handled:
     """Make each path another name of the one that it is listed to link to, as far as they are one file on the source."""
-    source, target = under_way.world.source, under_way.world.target
-    linker = _Linker(source, target, tree, keeps_links=under_way.capabilities.keeps_hard_links)
+    linker = _Linker.of(under_way, tree)
     stopping = threading.Event()
     files = 0
     suspects: list[FileProblem] = []
@@ -67,8 +80,7 @@ async def make_links(under_way: PassUnderWay, tree: bytes, paths: Sequence[Liste
             timeout_s = under_way.request.stall_timeout_s + copied_bytes / _SLOWEST_COPY_BYTES_PER_S
             try:
                 problems = await under_way.world.blocking(
-                    lambda some=some: linker.make_all(some, stopping.is_set),  # type: ignore[misc]
-                    timeout_s=timeout_s,
+                    partial(linker.make_all, some, stopping.is_set), timeout_s=timeout_s
                 )
             except TimeoutError:
                 return Handled(
@@ -119,37 +131,39 @@ class _Linker:
         self._keeps_links = keeps_links
         self._instead: dict[bytes, bytes] = {}
 
+    @classmethod
+    def of(cls, under_way: PassUnderWay, tree: bytes) -> "_Linker":
+        """For one chunk of the pass."""
+        world, keeps_links = under_way.world, under_way.capabilities.keeps_hard_links
+        return cls(world.source, world.target, tree, keeps_links=keeps_links)
+
     def make_all(self, paths: Iterable[ListedPath], stopped: Callable[[], bool]) -> list[FileProblem]:
         problems: list[FileProblem] = []
         for listed in paths:
             if stopped():
                 break
-            if problem := self._make(listed):
+            if problem := self.make(listed.path, listed.link_to):
                 problems.append(problem)
                 if stop_reason(problem.errno) is not None:
                     break
         return problems
 
-    def _make(self, listed: ListedPath) -> FileProblem | None:
-        existing = self._instead.get(listed.link_to, listed.link_to) if listed.link_to is not None else None
-        if existing is None or not self._keeps_links:
-            return copy_one(self._source, self._target, self._tree, listed.path)
-        here, there = look(self._source, listed.path), look(self._source, existing)
-        if here is None:
-            return _vanished(listed.path)
-        if isinstance(here, OSError):
-            return bad_file(listed.path, here)
-        if isinstance(there, Entry) and _same_file(here, there):
-            try:
-                self._target.link(existing, listed.path)
-            except OSError as error:
-                if error.errno not in (errno.ENOENT, errno.EMLINK, errno.EXDEV, errno.EPERM):
-                    return bad_file(listed.path, error)
-            else:
-                return None
-        problem = copy_one(self._source, self._target, self._tree, listed.path)
-        if problem is None and listed.link_to is not None:
-            self._instead[listed.link_to] = listed.path
+    def make(self, path: bytes, link_to: bytes | None) -> FileProblem | None:
+        """Make one path a name of the other, as far as they are one file on the source; a copy of its own otherwise."""
+        existing = None if link_to is None else self._instead.get(link_to, link_to)
+        if existing is not None and self._keeps_links:
+            here, there = look(self._source, path), look(self._source, existing)
+            if isinstance(here, Entry) and isinstance(there, Entry) and _same_file(here, there):
+                try:
+                    self._target.link(existing, path)
+                except OSError as error:
+                    if error.errno not in _COPY_INSTEAD:
+                        return bad_file(path, error)
+                else:
+                    return None
+        problem = copy_one(self._source, self._target, self._tree, path)
+        if problem is None and link_to is not None:
+            self._instead[link_to] = path
         return problem
 
 
