@@ -51,11 +51,14 @@ def volume_of(identity: MountIdentity) -> str:
     return identity.mounted_from
 
 
-def health_problems(before: SourceHealth | None, after: SourceHealth | None) -> tuple[str, ...]:
+def health_problems(
+    before: SourceHealth | None, after: SourceHealth | None, *, tasks_count: bool = True
+) -> tuple[str, ...]:
     """Why what the source showed between two looks may not be everything; None stands for a look that failed.
 
     Every problem of either look counts, and any change between them. A task that moves files (a rebalance, a brick
-    being drained) counts whenever it was there: files move under the reader then.
+    being drained) counts whenever it was there: files move under the reader then, so nothing may be decided to be
+    gone. Whoever only copies what is listed may go on meanwhile: `tasks_count` False.
     """
     if before is None or after is None:
         missing = "before" if before is None else "after"
@@ -63,7 +66,7 @@ def health_problems(before: SourceHealth | None, after: SourceHealth | None) -> 
         return (f"the state of the source {missing} it was read is not known", *(seen.problems if seen else ()))
     problems = [*before.problems, *after.problems]
     if before.state is not None and after.state is not None:
-        problems.extend(_state_changes(before.state, after.state))
+        problems.extend(_state_changes(before.state, after.state, tasks_count=tasks_count))
     elif (before.state is None) != (after.state is None):
         problems.append("the state of the volume could be read only once, before or after")
     if before.fingerprint != after.fingerprint and not problems:
@@ -125,7 +128,7 @@ def _changed(where: str, fact: str, recorded: int | None, current: int | None) -
     yield f"{where} has another {fact} than at `init`: {recorded} then, {shown} now"
 
 
-def _state_changes(before: VolumeState, after: VolumeState) -> Iterable[str]:
+def _state_changes(before: VolumeState, after: VolumeState, *, tasks_count: bool) -> Iterable[str]:
     names_before = {brick.name for brick in before.bricks}
     names_after = {brick.name for brick in after.bricks}
     if before.volume_id != after.volume_id:
@@ -141,9 +144,31 @@ def _state_changes(before: VolumeState, after: VolumeState) -> Iterable[str]:
             if brick.online is not True:
                 known = "is down" if brick.online is False else "may be down: its state is not known"
                 yield f"brick {brick.name} {known}"
-        for task in state.tasks:
+        for task in state.tasks if tasks_count else ():
             yield f"a task is under way on volume {state.volume} and moves files: {task}"
 
 
 def _each_once(sentences: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(sentences))
+
+
+def same_place_problem(source: MountIdentity, target: MountIdentity) -> str | None:
+    """A sentence where both are one directory that is mounted twice; two paths alone cannot show that."""
+    if source.root_ino != target.root_ino or source.filesystem != target.filesystem:
+        return None
+    if source.device is not None or target.device is not None:
+        same = source.device == target.device
+    else:
+        same = volume_of(source) == volume_of(target)
+    if not same:
+        return None
+    return f"source and target are the same directory of {target.mounted_from}, mounted twice"
+
+
+def kind_problem(identity: MountIdentity, kind: str, *, where: str) -> str | None:
+    """A sentence where what is mounted is not of the kind that site.toml names; `posix` is any file system."""
+    expected = {"gluster": ("fuse.glusterfs",), "beegfs": ("beegfs",)}.get(kind)
+    if expected is None or identity.filesystem in expected:
+        return None
+    found = f"{identity.filesystem or 'nothing that is known'} from {identity.mounted_from or 'nowhere'}"
+    return f"{where} is no {kind} file system but {found}: it is not mounted, or the path is wrong"

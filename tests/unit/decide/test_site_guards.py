@@ -4,7 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from migrator.decide.site_guards import capacity_problems, health_problems, mount_problems
+from migrator.decide.site_guards import (
+    capacity_problems,
+    health_problems,
+    kind_problem,
+    mount_problems,
+    same_place_problem,
+)
 from migrator.domain.brick import Brick, SourceHealth, VolumeState
 from migrator.domain.site import Capacity, MountIdentity
 from migrator.domain.units import GIB
@@ -127,6 +133,12 @@ def test_a_task_before_trips_even_when_it_has_ended() -> None:
     assert "Remove brick" in problem
 
 
+def test_who_only_copies_may_go_on_beside_a_task() -> None:
+    moving = health(replace(STATE, tasks=("Rebalance",)))
+    assert health_problems(moving, moving, tasks_count=False) == ()
+    assert health_problems(moving, health(replace(STATE, started=False)), tasks_count=False)
+
+
 def test_a_changed_fingerprint_alone_trips() -> None:
     (problem,) = health_problems(health(), health(fingerprint="other"))
     assert "options changed" in problem
@@ -184,3 +196,21 @@ def test_a_given_number_does_not_outweigh_what_the_file_system_says() -> None:
 def test_a_read_only_target_and_an_unknown_one_trip() -> None:
     assert capacity_problems(replace(ROOM, read_only=True), 0, 0) == ("the target is mounted read-only",)
     assert capacity_problems(None, 0, 0)
+
+
+def test_one_directory_mounted_twice_is_told() -> None:
+    assert same_place_problem(XFS, replace(XFS, sentinel=None, mounted_from="/dev/mapper/x"))
+    assert same_place_problem(GLUSTER, replace(GLUSTER, mounted_from="gl2:/vol1"))
+    assert same_place_problem(XFS, replace(XFS, root_ino=129)) is None
+    assert same_place_problem(XFS, replace(XFS, device=1)) is None
+    assert same_place_problem(GLUSTER, replace(GLUSTER, mounted_from="gl1:/vol2")) is None
+    assert same_place_problem(GLUSTER, XFS) is None
+
+
+def test_what_is_mounted_is_of_the_kind_that_was_named() -> None:
+    assert kind_problem(GLUSTER, "gluster", where="the source") is None
+    assert kind_problem(XFS, "posix", where="the source") is None
+    problem = kind_problem(XFS, "gluster", where="the source")
+    assert problem is not None
+    assert problem.startswith("the source is no gluster file system but xfs from /dev/sdb1")
+    assert kind_problem(XFS, "beegfs", where="the target")
