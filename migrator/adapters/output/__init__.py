@@ -1,1 +1,1 @@
-"""Tables, JSON, HTML and live views: how facts are shown."""
+"""What people and programs are shown: one document of plain text, rendered as terminal, Markdown, HTML; and JSON."""

@@ -1,0 +1,136 @@
+"""A document as data: sections of paragraphs, facts, tables and charts. All text in it is plain and safe to show:
+whatever is no printable character has been escaped when it came in; markup is the renderers' business.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+
+def clean(text: str) -> str:
+    r"""Text for people on one line: control characters, terminal escapes, right-to-left marks and what UTF-8 cannot
+    hold become `\xNN`. A backslash stays: paths were escaped by `migrator.domain.paths.show` already.
+    """
+    if text.isprintable():
+        return text
+    return "".join(
+        character
+        if character.isprintable()
+        else "".join(f"\\x{byte:02x}" for byte in character.encode("utf-8", "surrogatepass"))
+        for character in text
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """A column: figures stand right; `wide` ones may be folded over several lines."""
+
+    name: str
+    right: bool = False
+    wide: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """A table; `note` stands below it and says, for example, what was left out."""
+
+    title: str
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[str, ...], ...]
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Paragraph:
+    """Some sentences; `alert` ones must not be overlooked."""
+
+    text: str
+    alert: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """Names with their values."""
+
+    pairs: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bar:
+    """A share of a whole, from 0 to 1, in words beside it."""
+
+    label: str
+    share: float
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chart:
+    """Values over time. `steps` are spans that end at their time and last `span_s`; otherwise points joined by lines.
+
+    `limit` is drawn as a line across. `summary` says in words what the chart shows. `rate` and sizes set the axis.
+    """
+
+    title: str
+    summary: str
+    points: tuple[tuple[float, float], ...]
+    is_rate: bool
+    span_s: float | None = None
+    limit: tuple[str, float] | None = None
+
+
+Block = Paragraph | Facts | Bar | Table | Chart
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Section:
+    """A part with a heading."""
+
+    title: str
+    blocks: tuple[Block, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Document:
+    """The whole."""
+
+    title: str
+    subtitle: str
+    sections: tuple[Section, ...] = field(default=())
+
+
+def paragraph(text: str, *, alert: bool = False) -> Paragraph:
+    """A paragraph of cleaned text."""
+    return Paragraph(text=clean(text), alert=alert)
+
+
+def facts(pairs: Iterable[tuple[str, str]]) -> Facts:
+    """Facts with cleaned values."""
+    return Facts(pairs=tuple((name, clean(value)) for name, value in pairs))
+
+
+def table(
+    title: str, columns: Sequence[Column], rows: Iterable[Sequence[str]], *, limit: int | None = None, note: str = ""
+) -> Table:
+    """A table with cleaned cells, of at most `limit` rows; what is left out is said in its note."""
+    every = [tuple(clean(cell) for cell in row) for row in rows]
+    shown = every if limit is None else every[:limit]
+    left_out = len(every) - len(shown)
+    notes = [clean(note)] if note else []
+    if left_out:
+        notes.append(f"{left_out:,} more are not shown; --json has them all.")
+    return Table(title=clean(title), columns=tuple(columns), rows=tuple(shown), note=" ".join(notes))
+
+
+def figure(name: str) -> Column:
+    """A column of figures."""
+    return Column(name=name, right=True)
+
+
+def text(name: str) -> Column:
+    """A column of short text."""
+    return Column(name=name)
+
+
+def wide(name: str) -> Column:
+    """A column of text that may be long."""
+    return Column(name=name, wide=True)

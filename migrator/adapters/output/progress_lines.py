@@ -1,0 +1,63 @@
+"""Snapshots and events in one line each."""
+
+from datetime import UTC, datetime
+from typing import assert_never
+
+from migrator.adapters.output.document import clean
+from migrator.adapters.output.wording import percent, several
+from migrator.domain.events import Event, Severity
+from migrator.domain.progress import RunProgress, ScanProgress, VerifyProgress
+from migrator.domain.units import format_count, format_duration, format_rate, format_size
+
+Snapshot = ScanProgress | RunProgress | VerifyProgress
+
+
+def snapshot_line(snapshot: Snapshot) -> str:
+    """How far a stage is, in one line."""
+    match snapshot:
+        case ScanProgress():
+            rate = snapshot.rows / snapshot.elapsed_s if snapshot.elapsed_s > 0 else 0.0
+            parts = [
+                f"scan: {several(snapshot.rows, 'path')}",
+                f"{rate:,.0f}/s",
+                f"{several(snapshot.directories_waiting, 'directory waits', 'directories wait')}",
+            ]
+            if snapshot.problems:
+                parts.append(f"{format_count(snapshot.problems)} could not be read")
+            parts.append(format_duration(snapshot.elapsed_s))
+        case RunProgress():
+            parts = [
+                f"batch {snapshot.batch} {snapshot.step}: {share(snapshot.size_bytes, snapshot.total_bytes)}",
+                f"{format_size(snapshot.size_bytes)} of {format_size(snapshot.total_bytes)}",
+                f"{format_count(snapshot.files)} of {several(snapshot.total_files, 'file')}",
+                format_rate(snapshot.rate_bytes_per_s),
+                f"{snapshot.rate_files_per_s:,.0f} files/s",
+                several(len(snapshot.streams), "stream"),
+                "time left not known yet" if snapshot.eta_s is None else f"{format_duration(snapshot.eta_s)} left",
+            ]
+            if snapshot.bad_files:
+                parts.append(several(snapshot.bad_files, "bad file"))
+        case VerifyProgress():
+            parts = [
+                f"verify batch {snapshot.batch}: {share(snapshot.paths, snapshot.total_paths)}",
+                f"{format_count(snapshot.paths)} of {several(snapshot.total_paths, 'path')}",
+                f"{format_size(snapshot.size_bytes)} of {format_size(snapshot.total_bytes)} read",
+                several(snapshot.differences, "difference"),
+                format_duration(snapshot.elapsed_s),
+            ]
+        case _:
+            assert_never(snapshot)
+    return clean(", ".join(parts))
+
+
+def event_line(event: Event) -> str:
+    """What happened, in one line: `23:30:25 warning chunk 7: retried (...)`."""
+    at = datetime.fromtimestamp(event.at_s, UTC).strftime("%H:%M:%S")
+    severity = "" if event.severity is Severity.INFO else f"{event.severity.value}: "
+    subject = f"{event.subject}: " if event.subject else ""
+    return clean(f"{at} {severity}{subject}{event.message or event.kind.value}")
+
+
+def share(done: int, total: int) -> str:
+    """A share in percent, at most 100 %."""
+    return percent(min(100.0 * done / total, 100.0) if total > 0 else None)

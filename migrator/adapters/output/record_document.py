@@ -1,0 +1,159 @@
+"""Closing records as tables: a catalog, a run, a verification."""
+
+from collections.abc import Iterator, Mapping
+
+from migrator.adapters.output.document import (
+    Block,
+    Document,
+    Section,
+    clean,
+    facts,
+    figure,
+    paragraph,
+    table,
+    text,
+    wide,
+)
+from migrator.adapters.output.wording import NONE, percent, several, when, yes
+from migrator.domain.paths import show
+from migrator.domain.run import BatchSummary, RunSummary
+from migrator.domain.scan import CatalogRecord
+from migrator.domain.units import format_count, format_duration, format_rate, format_size
+from migrator.domain.verification import VerificationRecord
+
+BAD_ROWS = 50
+
+
+def catalog_document(record: CatalogRecord) -> Document:
+    """What a scan came to."""
+    blocks: list[Block] = [
+        facts(
+            [
+                ("catalog", record.name),
+                ("via", record.via),
+                ("began", when(record.started_at_s)),
+                ("took", _took(record.started_at_s, record.finished_at_s)),
+                ("user trees", format_count(len(record.trees))),
+                ("files", format_count(record.files)),
+                ("directories", format_count(record.directories)),
+                ("bytes, every name counted", format_size(record.size_bytes)),
+                ("could not be read", format_count(record.problems)),
+                ("whole", "under way" if record.finished_at_s is None else yes(record.whole)),
+            ]
+        )
+    ]
+    blocks.extend(paragraph(f"Not whole: {reason}", alert=True) for reason in record.reasons)
+    return Document(
+        title=clean(f"Scan {record.name}"),
+        subtitle=when(record.finished_at_s),
+        sections=(Section(title="What the scan saw", blocks=tuple(blocks)),),
+    )
+
+
+def verification_document(record: VerificationRecord) -> Document:
+    """What a verification came to."""
+    return Document(
+        title=clean(f"Verification of batch {record.batch} of {record.plan}"),
+        subtitle=when(record.finished_at_s),
+        sections=(Section(title="What was compared, and how", blocks=tuple(verification_blocks(record))),),
+    )
+
+
+def verification_blocks(record: VerificationRecord) -> Iterator[Block]:
+    """The facts of one verification, its differences and its expected losses by kind."""
+    policy = record.policy
+    digests = f"all files, {policy.algorithm}"
+    if policy.share < 1.0:
+        digests = f"a sample of {percent(policy.share * 100)} of the files, {policy.algorithm}, seed {policy.seed}"
+    yield facts(
+        [
+            ("batch", str(record.batch)),
+            ("ended", when(record.finished_at_s)),
+            ("took", _took(record.started_at_s, record.finished_at_s)),
+            ("paths compared", f"{format_count(record.paths)}, {format_size(record.size_bytes)}"),
+            ("content compared", digests),
+            (
+                "content read on both sides",
+                f"{several(record.digested_files, 'file')}, {format_size(record.digested_bytes)}",
+            ),
+            ("proven gone from the source", format_count(record.proven_gone)),
+            ("differences", format_count(sum(record.differences.values()))),
+            ("expected losses", format_count(sum(record.expected.values()))),
+            ("whole", yes(record.whole)),
+            ("manifest", record.manifest or NONE),
+            ("digest of the manifest", record.manifest_digest or NONE),
+        ]
+    )
+    for reason in record.reasons:
+        yield paragraph(f"Not whole: {reason}", alert=True)
+    if any(record.differences.values()):
+        yield _counts("Differences by kind", record.differences)
+    if any(record.expected.values()):
+        yield _counts("Expected: what the target is known not to keep", record.expected)
+
+
+def run_document(summary: RunSummary) -> Document:
+    """What a run came to, batch by batch."""
+    directory = f", its log is in {summary.directory}" if summary.directory else ""
+    subtitle = "dry run: nothing was changed" if summary.dry_run else f"run {summary.run_id}{directory}"
+    return Document(
+        title="Dry run" if summary.dry_run else "Run",
+        subtitle=clean(subtitle),
+        sections=tuple(
+            Section(title=f"Batch {batch.batch}", blocks=tuple(_batch(batch, dry_run=summary.dry_run)))
+            for batch in summary.batches
+        ),
+    )
+
+
+def _batch(batch: BatchSummary, *, dry_run: bool) -> Iterator[Block]:
+    if batch.stopped is not None:
+        yield paragraph(f"Stopped: {batch.stopped.message}", alert=True)
+        if batch.stopped.unended:
+            yield paragraph(f"Could not be ended: {', '.join(batch.stopped.unended)}", alert=True)
+    for finding in batch.guards:
+        for problem in finding.problems:
+            yield paragraph(f"Refused by the guard {finding.guard}: {problem}", alert=True)
+    if batch.nothing_to_do:
+        yield paragraph("Nothing to do: this batch had been copied before.")
+    elif not dry_run:
+        rate = format_rate(batch.written_bytes / batch.elapsed_s) if batch.elapsed_s > 0 else NONE
+        yield facts(
+            [
+                ("chunks done", format_count(batch.chunks)),
+                ("files", format_count(batch.files)),
+                ("bytes", format_size(batch.size_bytes)),
+                ("bytes written", format_size(batch.written_bytes)),
+                ("took", format_duration(batch.elapsed_s)),
+                ("mean rate", rate),
+                ("deleted by their users meanwhile", format_count(batch.vanished)),
+                ("files that need attention", format_count(len(batch.bad))),
+            ]
+        )
+    for tree in batch.trees_gone:
+        yield paragraph(f"Gone from the source since the scan: {show(tree)}", alert=True)
+    if batch.left:
+        yield table(
+            "Would be done" if dry_run else "Left to do",
+            [wide("tree"), figure("chunks"), figure("files"), figure("bytes")],
+            (
+                (show(work.tree), format_count(work.chunks), format_count(work.files), format_size(work.size_bytes))
+                for work in batch.left
+            ),
+        )
+    if batch.bad:
+        yield table(
+            "Files that need attention",
+            [wide("path"), wide("reason")],
+            ((show(problem.path), problem.reason) for problem in batch.bad),
+            limit=BAD_ROWS,
+        )
+
+
+def _counts(title: str, counts: Mapping[str, int]) -> Block:
+    rows = sorted(((str(kind), count) for kind, count in counts.items() if count), key=lambda row: (-row[1], row[0]))
+    return table(title, [text("kind"), figure("paths")], ((kind, format_count(count)) for kind, count in rows))
+
+
+def _took(started_at_s: float, finished_at_s: float | None) -> str:
+    return NONE if finished_at_s is None else format_duration(max(finished_at_s - started_at_s, 0.0))

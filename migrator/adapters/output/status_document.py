@@ -1,0 +1,300 @@
+"""The status as a document."""
+
+from collections.abc import Iterator, Sequence
+
+from migrator.adapters.output.document import (
+    Bar,
+    Block,
+    Document,
+    Section,
+    clean,
+    facts,
+    figure,
+    paragraph,
+    table,
+    text,
+    wide,
+)
+from migrator.adapters.output.wording import NONE, percent, several, when, yes
+from migrator.domain.events import Event
+from migrator.domain.paths import show
+from migrator.domain.report import (
+    AttentionFile,
+    BatchFacts,
+    Blocker,
+    RunFacts,
+    RunLife,
+    ScanFacts,
+    StatusFacts,
+    Tally,
+    TreeFacts,
+)
+from migrator.domain.states import ChunkState
+from migrator.domain.units import format_count, format_duration, format_rate, format_size
+from migrator.domain.verification import VerificationRecord
+
+TREE_ROWS = 40
+
+
+def status_document(status: StatusFacts, *, tree_rows: int | None = TREE_ROWS) -> Document:
+    """Now, on one page."""
+    return Document(
+        title=clean(f"Migration of {status.site}" if status.site is not None else "Migration"),
+        subtitle=f"as of {when(status.at_s)}",
+        sections=tuple(_sections(status, tree_rows)),
+    )
+
+
+def _sections(status: StatusFacts, tree_rows: int | None) -> Iterator[Section]:
+    yield progress_section(status)
+    if status.blocked:
+        yield Section(title="What waits, and on what", blocks=(blocker_table(status.blocked),))
+    if status.batches:
+        yield Section(title="Batches", blocks=(batch_table(status.batches),))
+        yield Section(title="Users", blocks=(tree_table(status.trees, limit=tree_rows),))
+    if status.attention_total:
+        yield Section(
+            title="Files that need attention", blocks=(attention_table(status.attention, status.attention_total),)
+        )
+    if status.scan is not None:
+        yield Section(title="The newest scan", blocks=tuple(scan_blocks(status.scan)))
+    if status.runs:
+        yield Section(title="Last runs", blocks=(run_table(status.runs),))
+    if status.events:
+        yield Section(title="Warnings and errors, newest first", blocks=(event_table(status.events),))
+
+
+def progress_section(status: StatusFacts) -> Section:
+    """How far, how fast, until when."""
+    return Section(title="How far it is", blocks=tuple(_progress(status)))
+
+
+def _progress(status: StatusFacts) -> Iterator[Block]:
+    if status.plan is None:
+        yield paragraph("There is no plan yet: nothing is counted as done or left.")
+        return
+    tally = status.overall
+    yield _bar("copied", tally, "copied")
+    yield _bar("verified", status.verified, "verified")
+    yield table(
+        "Done and left",
+        [text(""), figure("total"), figure("done"), figure("left"), figure("done, %"), figure("verified")],
+        [
+            (
+                "bytes",
+                format_size(tally.total_bytes),
+                format_size(tally.done_bytes),
+                format_size(tally.left_bytes),
+                percent(tally.percent_bytes),
+                format_size(status.verified.done_bytes),
+            ),
+            (
+                "files",
+                format_count(tally.total_files),
+                format_count(tally.done_files),
+                format_count(tally.left_files),
+                percent(tally.percent_files),
+                format_count(status.verified.done_files),
+            ),
+            (
+                "users",
+                format_count(tally.total_users),
+                format_count(tally.done_users),
+                format_count(tally.left_users),
+                percent(tally.percent_users),
+                format_count(status.verified.done_users),
+            ),
+        ],
+        note=f"Counted by the plan {status.plan.name} of {when(status.plan.created_at_s)}.",
+    )
+    rate = status.rate
+    if rate is not None:
+        yield paragraph(
+            f"Now: {format_rate(rate.rate_bytes_per_s)} and {rate.rate_files_per_s:,.1f} files/s "
+            f"with {rate.streams:.1f} streams, over the last {format_duration(rate.span_s)}."
+        )
+    if status.estimates:
+        yield table(
+            "When it will be copied",
+            [text("about"), figure("left"), wide("on the basis of")],
+            [(when(one.finish_at_s), format_duration(one.left_s), one.basis) for one in status.estimates],
+        )
+    elif tally.total_files and not tally.left_files and not tally.left_bytes:
+        yield paragraph("Everything that is planned has been copied.")
+    else:
+        yield paragraph("There is no basis for an estimate yet.")
+    if status.vanished_total:
+        yield paragraph(
+            f"{several(status.vanished_total, 'listed file')} had been deleted by their users before their turn came: "
+            "that is normal."
+        )
+
+
+def _bar(label: str, tally: Tally, done: str) -> Bar:
+    share = tally.done_bytes / tally.total_bytes if tally.total_bytes else 0.0
+    return Bar(
+        label=label,
+        share=share,
+        text=f"{percent(tally.percent_bytes)} of the bytes {done}, {format_size(tally.done_bytes)} of "
+        f"{format_size(tally.total_bytes)}",
+    )
+
+
+def blocker_table(blocked: Sequence[Blocker]) -> Block:
+    """What waits, and on what."""
+    return table(
+        "",
+        [wide("what waits"), wide("on what"), wide("what to do")],
+        [(one.subject, one.on, one.hint) for one in blocked],
+    )
+
+
+def batch_table(batches: Sequence[BatchFacts]) -> Block:
+    """How far every batch is."""
+    columns = [
+        figure("batch"),
+        text("state"),
+        figure("users"),
+        figure("bytes"),
+        figure("left"),
+        figure("done, %"),
+        figure("files"),
+        figure("files left"),
+        figure("chunks left"),
+        figure("bad files"),
+        text("verified"),
+    ]
+    return table("", columns, [_batch_row(batch) for batch in batches])
+
+
+def _batch_row(batch: BatchFacts) -> tuple[str, ...]:
+    waiting = sum(batch.chunks.get(state, 0) for state in (ChunkState.PENDING, ChunkState.RUNNING, ChunkState.FAILED))
+    tally = batch.tally
+    return (
+        str(batch.number),
+        batch.state.value,
+        format_count(tally.total_users),
+        format_size(tally.total_bytes),
+        format_size(tally.left_bytes),
+        percent(tally.percent_bytes),
+        format_count(tally.total_files),
+        format_count(tally.left_files),
+        format_count(waiting),
+        format_count(batch.attention.bad),
+        _verdict(batch.verification),
+    )
+
+
+def _verdict(verification: VerificationRecord | None) -> str:
+    if verification is None:
+        return NONE
+    differences = sum(verification.differences.values())
+    if differences:
+        return several(differences, "difference")
+    return when(verification.finished_at_s) if verification.whole else "not whole"
+
+
+def tree_table(trees: Sequence[TreeFacts], *, limit: int | None) -> Block:
+    """How far every user tree is, in the plan's order of weight."""
+    columns = [
+        figure("rank"),
+        wide("user"),
+        wide("tree"),
+        figure("batch"),
+        text("state"),
+        figure("bytes"),
+        figure("left"),
+        figure("done, %"),
+        figure("files"),
+        figure("files left"),
+    ]
+    rows = (
+        (
+            str(tree.rank),
+            tree.tree.user,
+            show(tree.tree.path),
+            str(tree.batch),
+            tree.state.value,
+            format_size(tree.tally.total_bytes),
+            format_size(tree.tally.left_bytes),
+            percent(tree.tally.percent_bytes),
+            format_count(tree.tally.total_files),
+            format_count(tree.tally.left_files),
+        )
+        for tree in trees
+    )
+    return table("", columns, rows, limit=limit)
+
+
+def attention_table(files: Sequence[AttentionFile], total: int) -> Block:
+    """Files that did not arrive, with their reasons."""
+    note = f"{several(total, 'file')} in all"
+    note += f", the first {len(files):,} are shown." if total > len(files) else "."
+    return table(
+        "",
+        [figure("batch"), wide("path"), wide("reason")],
+        [(str(one.batch), show(one.problem.path), one.problem.reason) for one in files],
+        note=note,
+    )
+
+
+def scan_blocks(scan: ScanFacts) -> Iterator[Block]:
+    """What the newest scan saw, and whether that is all there is."""
+    whole = "under way" if scan.finished_at_s is None else yes(scan.whole)
+    yield facts(
+        [
+            ("catalog", scan.name),
+            ("via", scan.via),
+            ("began", when(scan.started_at_s)),
+            ("ended", when(scan.finished_at_s)),
+            ("whole", whole),
+            ("files", format_count(scan.files)),
+            ("directories", format_count(scan.directories)),
+            ("bytes", format_size(scan.size_bytes)),
+            ("could not be read", format_count(scan.problems)),
+        ]
+    )
+    for reason in scan.reasons[:20]:
+        yield paragraph(f"Not whole: {reason}", alert=True)
+    if len(scan.reasons) > 20:
+        yield paragraph(f"And {len(scan.reasons) - 20:,} more reasons.", alert=True)
+
+
+def run_table(runs: Sequence[RunFacts]) -> Block:
+    """The last invocations of verbs that write."""
+    columns = [
+        figure("run"),
+        wide("verb"),
+        figure("process"),
+        text("began"),
+        text("state"),
+        text("last sign of life"),
+        figure("exit code"),
+        wide("directory"),
+    ]
+    rows = (
+        (
+            str(run.id),
+            run.verb,
+            str(run.pid),
+            when(run.started_at_s),
+            _LIFE[run.life],
+            f"{format_duration(run.silent_s)} ago" + (" (old)" if run.life is RunLife.SILENT else ""),
+            NONE if run.exit_code is None else str(run.exit_code),
+            run.directory,
+        )
+        for run in runs
+    )
+    return table("", columns, rows)
+
+
+_LIFE = {RunLife.AT_WORK: "at work", RunLife.SILENT: "silent: killed?", RunLife.ENDED: "ended"}
+
+
+def event_table(events: Sequence[Event]) -> Block:
+    """What happened, newest first."""
+    return table(
+        "",
+        [text("when"), text("how bad"), text("what"), wide("about"), wide("message")],
+        [(when(one.at_s), one.severity.value, one.kind.value, one.subject, one.message) for one in events],
+    )
