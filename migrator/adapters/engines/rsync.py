@@ -1,0 +1,213 @@
+"""rsync as an engine: one process tree per chunk, its list on standard input."""
+
+from collections.abc import Sequence
+
+from migrator.adapters.engines.progress import ProgressParser
+from migrator.adapters.engines.rsync_features import RsyncFeatures
+from migrator.decide.rsync_outcome import EndedRsync, judge_rsync
+from migrator.domain.paths import RSYNC_PATH_LIMIT_BYTES, is_beneath
+from migrator.domain.site import TargetCapabilities
+from migrator.domain.states import ChunkKind
+from migrator.domain.transfer import Outcome, StreamCounters
+from migrator.domain.units import KIB
+from migrator.ports.processes import Command, Completed
+from migrator.ports.streams import ChunkWork, StreamReader, StreamView
+
+_TAIL_BYTES = 8 * KIB
+_STDERR_LIMIT_BYTES = 32 << 20
+_TEMPORARY_EXTRA_BYTES = len(b"." + b".XXXXXX")
+_COMMENT_STARTS = (b"#", b";")
+"""rsync drops entries of a list that begin so, with --from0 too (seen with 3.2.7 and 3.5.0); `./` in front helps."""
+
+_KERNEL_LABELS = (b"security.selinux", b"security.ima", b"security.evm")
+
+
+class RsyncEngine:
+    """Turns chunks into rsync runs. `privileged`: the streams run as root."""
+
+    def __init__(self, *, program: bytes, features: RsyncFeatures, privileged: bool) -> None:
+        self._program = program
+        self._features = features
+        self._privileged = privileged
+
+    @property
+    def name(self) -> str:
+        """As in `--engine`."""
+        return "rsync"
+
+    @property
+    def program(self) -> bytes:
+        """The executable's absolute path."""
+        return self._program
+
+    def fits(self, tree: bytes, path: bytes) -> bool:
+        """Whether rsync can take this path of a tree (both relative to the source root).
+
+        Its buffers hold 4,095 bytes, and so do the kernel's: names are relative to the tree's root, may have `./` in
+        front, and grow by a dot and a random suffix while they are written (rsync shortens only the last component).
+        """
+        extra = len(b"./") + _TEMPORARY_EXTRA_BYTES
+        return len(_in_tree(tree, path)) + extra < RSYNC_PATH_LIMIT_BYTES
+
+    def command(self, work: ChunkWork, view: StreamView) -> Command:
+        """The argv, and the names relative to the tree, NUL-terminated, on standard input. Pure.
+
+        The root of the tree itself is left out: it stays closed on the target. Raises ValueError for chunks of links,
+        which no stream copies, and for paths outside the tree.
+        """
+        names = _names(work)
+        return Command(
+            argv=(
+                self._program,
+                *_base(work.capabilities),
+                *_of_kind(work.kind, privileged=self._privileged),
+                *_attributes(work.capabilities),
+                *_bandwidth(work.bwlimit_bytes_per_s),
+                *((b"--confine-root=" + view.source_tree,) if self._features.confine_root else ()),
+                view.source_tree.rstrip(b"/") + b"/",
+                view.target_tree.rstrip(b"/") + b"/",
+            ),
+            stdin=b"".join(_listed(name) + b"\0" for name in names),
+            timeout_s=None,
+        )
+
+    def reader(self, work: ChunkWork, view: StreamView) -> StreamReader:
+        """A new reader for one attempt."""
+        return RsyncReader(work, view)
+
+
+class RsyncReader:
+    """Follows one rsync."""
+
+    def __init__(self, work: ChunkWork, view: StreamView) -> None:
+        self._work = work
+        self._view = view
+        self._progress = ProgressParser()
+        self._stderr = bytearray()
+        self._stderr_cut = False
+        self._tail = b""
+
+    def stdout(self, piece: bytes) -> None:
+        """Take a piece of standard output."""
+        self._progress.take(piece)
+
+    def stderr(self, piece: bytes) -> None:
+        """Take a piece of standard error."""
+        self._tail = (self._tail + piece)[-_TAIL_BYTES:]
+        room = _STDERR_LIMIT_BYTES - len(self._stderr)
+        self._stderr += piece[:room]
+        self._stderr_cut = self._stderr_cut or len(piece) > room
+
+    @property
+    def counters(self) -> StreamCounters:
+        """What has arrived so far."""
+        return self._progress.counters
+
+    @property
+    def stderr_tail(self) -> bytes:
+        """The last few KiB of standard error."""
+        return self._tail
+
+    def outcome(self, completed: Completed) -> Outcome:
+        """Judge the attempt."""
+        return judge_rsync(
+            EndedRsync(
+                exit_code=completed.exit_code,
+                stderr=bytes(self._stderr),
+                stderr_cut=self._stderr_cut,
+                timed_out=completed.timed_out,
+                tree=self._work.tree,
+                names=_names(self._work),
+                source_tree=self._view.source_tree,
+                target_tree=self._view.target_tree,
+                counters=self.counters,
+            )
+        )
+
+
+def _base(capabilities: TargetCapabilities) -> Sequence[bytes]:
+    options = [
+        b"--archive",
+        b"--no-recursive",
+        b"--numeric-ids",
+        b"--files-from=-",
+        b"--from0",
+        # Attributes of directories above the listed paths belong to the chunks of directories alone.
+        b"--no-implied-dirs",
+        b"--whole-file",
+        # One process writes all messages: lines of several processes cannot mix.
+        b"--stderr=client",
+        b"--no-human-readable",
+        b"--info=progress2,stats2",
+        b"--out-format=%i",
+        b"--outbuf=L",
+    ]
+    if capabilities.keeps_hard_links:
+        options.append(b"--hard-links")
+    if capabilities.keeps_sparse:
+        options.append(b"--sparse")
+    if capabilities.time_granularity_ns == 1:
+        options.append(b"--modify-window=-1")
+    if not capabilities.keeps_symlink_times:
+        options.append(b"--omit-link-times")
+    if not capabilities.makes_devices:
+        options.append(b"--no-devices")
+    if not (capabilities.makes_fifos and capabilities.makes_sockets):
+        options.append(b"--no-specials")
+    return options
+
+
+def _of_kind(kind: ChunkKind, *, privileged: bool) -> Sequence[bytes]:
+    match kind:
+        case ChunkKind.DIRECTORIES:
+            # Without root a directory that its owner may not write cannot be filled; its mode comes with the times.
+            return (b"--omit-dir-times",) if privileged else (b"--omit-dir-times", b"--chmod=Du+rwx")
+        case ChunkKind.FILES:
+            return (b"--omit-dir-times",)
+        case ChunkKind.DIRECTORY_TIMES:
+            return ()
+        case ChunkKind.LINKS:
+            raise ValueError("links across trees are made by link(2), not by a stream")
+
+
+def _attributes(capabilities: TargetCapabilities) -> Sequence[bytes]:
+    """ACLs, and of the other attributes what the target keeps.
+
+    Any filter for attributes switches off rsync's own, so that everything else has to be shut out by name: `system.*`
+    would carry ACLs a second way, `trusted.*` Gluster's internals. `**` also matches slashes in an attribute's name.
+    Excluded attributes are neither sent nor removed on the target.
+    """
+    options: list[bytes] = []
+    if capabilities.keeps_acls:
+        options.append(b"--acls")
+    if not (capabilities.keeps_user_xattrs or capabilities.keeps_security_xattrs):
+        return options
+    options.append(b"--xattrs")
+    if capabilities.keeps_user_xattrs:
+        options.append(b"--filter=+x user.**")
+    if capabilities.keeps_security_xattrs:
+        options += [b"--filter=-x " + label for label in _KERNEL_LABELS]
+        options.append(b"--filter=+x security.**")
+    options.append(b"--filter=-x **")
+    return options
+
+
+def _bandwidth(limit_bytes_per_s: int | None) -> Sequence[bytes]:
+    if limit_bytes_per_s is None:
+        return ()
+    return (b"--bwlimit=%d" % max(limit_bytes_per_s // KIB, 1),)
+
+
+def _names(work: ChunkWork) -> list[bytes]:
+    names = [_in_tree(work.tree, listed.path) for listed in work.paths]
+    return [name for name in names if name]
+
+
+def _in_tree(tree: bytes, path: bytes) -> bytes:
+    if not is_beneath(path, tree):
+        raise ValueError("a path outside its chunk's tree")
+    return path if not tree else path[len(tree) + 1 :]
+
+
+def _listed(name: bytes) -> bytes:
+    return b"./" + name if name.startswith(_COMMENT_STARTS) else name

@@ -1,0 +1,185 @@
+"""What one run of rsync came to, from its exit code and its standard error."""
+
+import errno
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from migrator.decide.rsync_messages import ListedNames, Message, MessageKind, Side, parse_messages
+from migrator.decide.stopping import stop_reason
+from migrator.domain.paths import join, show
+from migrator.domain.transfer import FileProblem, FileProblemKind, Outcome, StopReason, StreamCounters, Verdict
+
+EXIT_MEANINGS = {
+    1: "syntax or usage error",
+    2: "protocol incompatibility",
+    3: "errors selecting input or output files",
+    4: "requested action not supported",
+    5: "error starting client-server protocol",
+    10: "error in socket input or output",
+    11: "error in file input or output",
+    12: "error in rsync protocol data stream",
+    13: "errors with program diagnostics",
+    14: "error in inter-process communication",
+    19: "received SIGUSR1",
+    20: "received SIGINT, SIGTERM or SIGHUP",
+    21: "error returned by waitpid",
+    22: "error allocating memory",
+    23: "partial transfer due to error",
+    24: "partial transfer due to vanished source files",
+    25: "deletions stopped by --max-delete",
+    30: "timeout in data send or receive",
+    35: "timeout waiting for the daemon",
+    125: "the confinement could not be set up",
+    126: "the program cannot be executed",
+    127: "the program was not found",
+}
+"""As in rsync(1), and those of the jail and of shells."""
+
+_SUCCESS = 0
+_PER_FILE = (23, 24)
+_ENDED_BY_SIGNAL = (19, 20, 128 + 1, 128 + 2, 128 + 9, 128 + 15)
+_UNUSABLE = (1, 2, 4, 126, 127)
+_JAIL_FAILED = 125
+_SHOWN_LINES = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndedRsync:
+    """How a stream ended. `names` are relative to the tree, `tree` to the source root; `stderr` is all of it, and
+    `stderr_cut` says that there was more than could be kept.
+    """
+
+    exit_code: int
+    stderr: bytes
+    tree: bytes
+    names: Sequence[bytes]
+    source_tree: bytes
+    target_tree: bytes
+    counters: StreamCounters
+    stderr_cut: bool = False
+    timed_out: bool = False
+
+
+def judge_rsync(ended: EndedRsync) -> Outcome:
+    """The verdict, and the files that did not arrive by rsync's word.
+
+    STOP for errors that no chunk is to blame for; DONE where every complaint is about listed files; RETRY where
+    something is left unexplained; INTERRUPTED where a signal from outside ended it.
+    """
+    messages = parse_messages(ended.stderr)
+    listed = ListedNames(ended.names, source_tree=ended.source_tree, target_tree=ended.target_tree)
+    if ended.exit_code == _JAIL_FAILED and (jail := _first(messages, MessageKind.JAIL)) is not None:
+        return _judge_jail(ended, listed, jail)
+    if (stopped := _stop(ended, listed, messages)) is not None:
+        return stopped
+    if ended.timed_out:
+        return _outcome(ended, Verdict.RETRY, message="the stream ran into its time limit")
+    if ended.exit_code < 0 or ended.exit_code in _ENDED_BY_SIGNAL:
+        return _outcome(ended, Verdict.INTERRUPTED, message=_describe(ended, messages))
+    if ended.exit_code in _UNUSABLE:
+        message = _describe(ended, messages)
+        return _outcome(ended, Verdict.STOP, stop=StopReason.TOOL_MISSING, message=message)
+    if ended.exit_code == _SUCCESS or ended.exit_code in _PER_FILE:
+        return _judge_files(ended, listed, messages)
+    return _outcome(ended, Verdict.RETRY, message=_describe(ended, messages))
+
+
+def _judge_files(ended: EndedRsync, listed: ListedNames, messages: Sequence[Message]) -> Outcome:
+    suspects: dict[bytes, FileProblem] = {}
+    unexplained = ended.stderr_cut
+    for message in messages:
+        if message.kind is MessageKind.NOISE:
+            continue
+        names = listed.meant_by(message)
+        if not names:
+            unexplained = True
+        for name in names:
+            # The first complaint about a file is the cause of those that follow.
+            suspects.setdefault(name, _problem(ended, name, message))
+    if ended.exit_code != _SUCCESS and (unexplained or not suspects):
+        return _outcome(ended, Verdict.RETRY, message=_describe(ended, messages))
+    return _outcome(ended, Verdict.DONE, suspects=tuple(suspects.values()))
+
+
+def _stop(ended: EndedRsync, listed: ListedNames, messages: Sequence[Message]) -> Outcome | None:
+    """The first error that concerns more than files. Source files that cannot be read for EIO are named with it."""
+    found: tuple[StopReason, Message] | None = None
+    failing: dict[bytes, FileProblem] = {}
+    only_files = True
+    for message in messages:
+        reason = _stop_reason(message)
+        if reason is None:
+            continue
+        found = found or (reason, message)
+        names = listed.meant_by(message) if reason is StopReason.IO_ERROR and message.side is Side.SOURCE else ()
+        only_files = only_files and bool(names)
+        failing.update((name, _problem(ended, name, message)) for name in names)
+    if found is None:
+        return None
+    # Whoever takes known bad files out of the reckoning must not take out another error with them.
+    suspects = tuple(failing.values()) if only_files else ()
+    return _outcome(ended, Verdict.STOP, suspects=suspects, stop=found[0], message=_shown(found[1]))
+
+
+def _stop_reason(message: Message) -> StopReason | None:
+    if message.kind is not MessageKind.SYSTEM_ERROR:
+        return None
+    if message.errno == errno.ESTALE:
+        return StopReason.DISCONNECTED
+    reason = stop_reason(message.errno)
+    if reason in (StopReason.TARGET_FULL, StopReason.TARGET_QUOTA, StopReason.TARGET_READ_ONLY):
+        # A file system says ENOSPC also of an attribute that is too big for it; and the source is never written to.
+        return None if message.side is Side.SOURCE or message.sets_attributes else reason
+    return reason
+
+
+def _judge_jail(ended: EndedRsync, listed: ListedNames, message: Message) -> Outcome:
+    text = _shown(message)
+    reason = stop_reason(message.errno) or (StopReason.DISCONNECTED if message.errno == errno.ESTALE else None)
+    if reason is not None:
+        return _outcome(ended, Verdict.STOP, stop=reason, message=text)
+    if message.step == "source-tree":
+        # The tree is gone, or something else is in its place: every path wants a look.
+        suspects = tuple(_problem(ended, name, message) for name in listed.all())
+        return _outcome(ended, Verdict.DONE, suspects=suspects, message=text)
+    if message.step in ("source-root", "target-root", "target-tree"):
+        return _outcome(ended, Verdict.STOP, stop=StopReason.MOUNT_CHANGED, message=text)
+    if message.errno in (errno.ENOMEM, errno.EAGAIN, errno.EMFILE, errno.ENFILE, errno.ENOBUFS):
+        return _outcome(ended, Verdict.RETRY, message=text)
+    return _outcome(ended, Verdict.STOP, stop=StopReason.TOOL_MISSING, message=text)
+
+
+def _problem(ended: EndedRsync, name: bytes, message: Message) -> FileProblem:
+    gone = message.side is Side.SOURCE and message.errno in (errno.ENOENT, errno.ENOTDIR)
+    kind = FileProblemKind.VANISHED if gone else FileProblemKind.BAD
+    return FileProblem(path=join(ended.tree, name), kind=kind, errno=message.errno, reason=_shown(message))
+
+
+def _shown(message: Message) -> str:
+    if message.kind is MessageKind.UNVERIFIED:
+        return "changed while it was copied"
+    text = show(message.text)
+    if message.errno:
+        text += f": {errno.errorcode.get(message.errno, 'error')} ({message.errno})"
+    return text
+
+
+def _describe(ended: EndedRsync, messages: Sequence[Message]) -> str:
+    meaning = EXIT_MEANINGS.get(ended.exit_code, "signal" if ended.exit_code < 0 else "unknown")
+    said = [_shown(message) for message in messages if message.kind is not MessageKind.NOISE]
+    return "; ".join([f"rsync ended with {ended.exit_code} ({meaning})", *said[-_SHOWN_LINES:]])
+
+
+def _first(messages: Sequence[Message], kind: MessageKind) -> Message | None:
+    return next((message for message in messages if message.kind is kind), None)
+
+
+def _outcome(
+    ended: EndedRsync,
+    verdict: Verdict,
+    *,
+    suspects: tuple[FileProblem, ...] = (),
+    stop: StopReason | None = None,
+    message: str = "",
+) -> Outcome:
+    return Outcome(verdict=verdict, counters=ended.counters, suspects=suspects, stop=stop, message=message)
