@@ -10,6 +10,7 @@ from migrator.config.keys import FORM_MEANINGS, Form, Key, Section
 from migrator.config.sections import SECTIONS
 from migrator.domain.errors import UsageError
 
+DEFAULT_TREES = ("home/*",)
 _WIDTH = 118
 
 
@@ -25,7 +26,7 @@ class SiteDraft:
     source_mount: Path
     target_kind: str
     target_mount: Path
-    trees: tuple[str, ...] = ("home/*",)
+    trees: tuple[str, ...] = DEFAULT_TREES
     state_dir: Path | None = None
     volume: str | None = None
     gluster: str | None = None
