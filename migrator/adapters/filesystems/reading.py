@@ -85,9 +85,9 @@ class ReadingFileSystem:
         """The entries of a directory in blocks, as the port says. A directory that is gone has none, and no problem."""
         try:
             fd = self._open_directory(path)
-        except FileNotFoundError as error:
+        except FileNotFoundError:
             if self._root_is_gone():
-                yield Block(entries=(), problems=(_problem(path, "open", error),))
+                yield Block(entries=(), problems=(_root_was_removed(path),))
             return
         except OSError as error:
             yield Block(entries=(), problems=(_problem(path, "open", error),))
@@ -222,10 +222,12 @@ class ReadingFileSystem:
         entries: list[Entry] = []
         problems: list[ScanProblem] = []
         device, mount_points, at_root = self._device, self._mount_points, not path
+        empty = True
         try:
             # By its descriptor's path, because that gives names as bytes; a descriptor would give decoded names.
             with os.scandir(b"/proc/self/fd/%d" % fd) as listing:
                 for listed in listing:
+                    empty = False
                     name = listed.name
                     if at_root and name == SENTINEL_NAME:
                         continue
@@ -243,10 +245,13 @@ class ReadingFileSystem:
                     if len(entries) >= block_entries:
                         yield Block(entries=tuple(entries), problems=tuple(problems))
                         entries, problems = [], []
-        except FileNotFoundError as error:
+            # A removed directory lists nothing, without an error: glibc takes ENOENT for its end.
+            if empty and self._root_is_gone():
+                problems.append(_root_was_removed(path))
+        except FileNotFoundError:
             # Removed since it was opened: what was listed before stands as seen.
             if self._root_is_gone():
-                problems.append(_problem(path, "list", error))
+                problems.append(_root_was_removed(path))
         except OSError as error:
             problems.append(_problem(path, "list", error))
         if entries or problems:
@@ -309,6 +314,10 @@ def _read_symlink(
 
 def _problem(path: bytes, operation: str, error: OSError) -> ScanProblem:
     return ScanProblem(path=path, operation=operation, errno=error.errno, reason=error.strerror or str(error))
+
+
+def _root_was_removed(path: bytes) -> ScanProblem:
+    return ScanProblem(path=path, operation="open", errno=errno.ENOENT, reason="the root itself is gone")
 
 
 def _other_mount(path: bytes) -> ScanProblem:
