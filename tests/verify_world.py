@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 
@@ -178,9 +179,9 @@ class World:
                 if state is not BatchState.PLANNED and self.batch_state(number) is not state:
                     self.ledger.plans.set_batch_state(name, number, step)
 
-    def manifest_rows(self, record: VerificationRecord) -> list[dict[str, object]]:
+    def manifest_rows(self, record: VerificationRecord) -> list[dict[str, Any]]:
         assert record.manifest is not None
-        rows: list[dict[str, object]] = pq.read_table(record.manifest).to_pylist()
+        rows: list[dict[str, Any]] = pq.read_table(record.manifest).to_pylist()
         return rows
 
 

@@ -26,6 +26,7 @@ CLOSED_MODE = 0o700
 
 _GROUP_SHIFT = 3
 _GROUP_MASK = 0o070
+_ALL_BITS = 0o7777
 
 
 @dataclass(slots=True, kw_only=True)
@@ -148,15 +149,17 @@ def _compare_owner(found: _Findings, source: Entry, target: Entry, capabilities:
 def _compare_acls_and_mode(found: _Findings, source: Entry, target: Entry, capabilities: TargetCapabilities) -> None:
     """The access ACL and the mode are compared together, because the one changes what the other's group bits mean."""
     source_acl, target_acl = _access_acl(source), _access_acl(target)
-    modes = {source.mode}
-    if source_acl is not None and target_acl is None and _acl_is_lost(source.xattrs[ACL_ACCESS], capabilities):
-        found.loss(SurpriseKind.LOSS_ACL, _acl_words(source.xattrs[ACL_ACCESS]))
+    compared, modes, target_mode = _ALL_BITS, {source.mode}, target.mode
+    if source_acl == target_acl:
+        if source_acl is None:
+            modes, target_mode = {_effective_mode(source)}, _effective_mode(target)
+    elif source_acl is not None and target_acl is None and _acl_is_lost(source.xattrs[ACL_ACCESS], capabilities):
         # Without its ACL a file may show the mask or, which is safer, what its owning group may do really.
+        found.loss(SurpriseKind.LOSS_ACL, _acl_words(source.xattrs[ACL_ACCESS]))
         modes.add(_effective_mode(source))
-    elif source_acl != target_acl:
+    else:
         found.difference(DifferenceKind.ACL, _access_words(source), _access_words(target))
-    elif source_acl is None:
-        modes = {_effective_mode(source)}
+        compared &= ~_GROUP_MASK
     default_source, default_target = source.xattrs.get(ACL_DEFAULT), target.xattrs.get(ACL_DEFAULT)
     if _entries(default_source) != _entries(default_target):
         if default_source is not None and default_target is None and _acl_is_lost(default_source, capabilities):
@@ -165,8 +168,7 @@ def _compare_acls_and_mode(found: _Findings, source: Entry, target: Entry, capab
             found.difference(
                 DifferenceKind.ACL, f"default: {_acl_words(default_source)}", f"default: {_acl_words(default_target)}"
             )
-    target_mode = _effective_mode(target) if source_acl is None else target.mode
-    if target_mode in modes:
+    if target_mode & compared in {mode & compared for mode in modes}:
         return
     if source.type is EntryType.SYMLINK and target.mode == capabilities.symlink_mode:
         found.loss(SurpriseKind.LOSS_SYMLINK_MODE, f"{source.mode:04o} shows as {target.mode:04o}")

@@ -382,6 +382,9 @@ def _take_link_finding(finding: LinkFinding, tally: Tally, capabilities: TargetC
             _links_differ(tally, finding.path, f"the same file as {other}", "a file of its own")
         case LinkFindingKind.MERGED:
             _links_differ(tally, finding.path, "a file of its own", f"the same file as {other}")
+        case LinkFindingKind.OUTSIDE if tally.unread:
+            # Its other names may be among what could not be read, for which the record is not whole anyway.
+            pass
         case LinkFindingKind.OUTSIDE:
             names = f"{finding.names} names in this batch"
             _links_differ(tally, finding.path, names, f"{finding.nlink} names, {finding.names} of them in this batch")
