@@ -107,9 +107,9 @@ def _block(block: Block) -> Iterator[RenderableType]:
 
 
 def _table(block: Table) -> Iterator[RenderableType]:
+    if block.title:
+        yield Text(block.title, style="bold")
     grid = RichTable(
-        title=Text(block.title) if block.title else None,
-        title_justify="left",
         box=box.SIMPLE_HEAD,
         pad_edge=False,
         padding=(0, 1),

@@ -1,0 +1,155 @@
+"""Facts with a hostile string in every place that a user's name, path or message can reach."""
+
+from migrator.domain.events import Event, EventKind, Severity
+from migrator.domain.report import (
+    AttentionCount,
+    AttentionFile,
+    BatchFacts,
+    Blocker,
+    DonePoint,
+    Estimate,
+    PassFacts,
+    PlanFacts,
+    ReportFacts,
+    RunFacts,
+    RunLife,
+    ScanFacts,
+    StatusFacts,
+    Tally,
+    ThroughputPoint,
+    TreeFacts,
+    TreeState,
+)
+from migrator.domain.states import BatchState, ChunkState, PassKind, PassState
+from migrator.domain.transfer import FileProblem, FileProblemKind
+from migrator.domain.tree import UserTree
+from migrator.domain.verification import DigestPolicy, VerificationRecord
+from tests.contracts.plans import small_plan
+
+AT_S = 1_763_600_000.0
+
+
+def verification(text: str = "abc", *, share: float = 1.0) -> VerificationRecord:
+    return VerificationRecord(
+        id=1,
+        plan=text,
+        batch=1,
+        started_at_s=AT_S - 100,
+        finished_at_s=AT_S,
+        policy=DigestPolicy(algorithm="xxh3_128", share=share, seed=17),
+        paths=1000,
+        size_bytes=2**40,
+        digested_files=900,
+        digested_bytes=2**39,
+        proven_gone=4,
+        differences={"content": 2, "missing": 1, "mode": 0},
+        expected={"loss-acl": 5},
+        whole=False,
+        reasons=(text,),
+        manifest=f"manifests/{text}",
+        manifest_digest="f00dfeed",
+    )
+
+
+def report(path: bytes = b"home/alice", text: str = "alice") -> ReportFacts:
+    """A migration half way; `path` and `text` are in every place where a user's may be."""
+    trees = (UserTree(path=path, user=text), UserTree(path=path + b"2", user=text + "2"))
+    tally = Tally(total_bytes=1000, done_bytes=620, total_files=10, done_files=4, total_users=1, done_users=0)
+    run = RunFacts(
+        id=1,
+        verb="run",
+        pid=4711,
+        life=RunLife.SILENT,
+        started_at_s=AT_S - 1000,
+        silent_s=400.0,
+        finished_at_s=None,
+        exit_code=None,
+        directory=text,
+    )
+    plan = small_plan("week1", trees=trees)
+    status = StatusFacts(
+        at_s=AT_S,
+        site=text,
+        scan=ScanFacts(
+            name=text,
+            via="mount",
+            started_at_s=AT_S - 5000,
+            finished_at_s=AT_S - 4000,
+            whole=False,
+            reasons=(text,),
+            rows=20,
+            files=15,
+            directories=5,
+            size_bytes=1500,
+            problems=1,
+        ),
+        plan=PlanFacts(
+            name=text,
+            path="plans/week1.json",
+            checksum="c",
+            created_at_s=AT_S - 3000,
+            catalog="catalog-1",
+            forecast_s=90.0,
+            basis="assumed",
+        ),
+        overall=Tally(total_bytes=1500, done_bytes=620, total_files=15, done_files=4, total_users=2, done_users=0),
+        verified=Tally(total_bytes=1500, done_bytes=0, total_files=15, done_files=0, total_users=2, done_users=0),
+        batches=(
+            BatchFacts(
+                number=1,
+                state=BatchState.SEEDED,
+                tally=tally,
+                users=(text,),
+                chunks={ChunkState.DONE: 3, ChunkState.FAILED: 1},
+                passes=(
+                    PassFacts(
+                        id=1,
+                        batch=1,
+                        kind=PassKind.SEED,
+                        state=PassState.DONE,
+                        started_at_s=AT_S - 900,
+                        finished_at_s=AT_S - 10,
+                    ),
+                ),
+                forecast_s=60.0,
+                attention=AttentionCount(bad=7, vanished=3),
+                verification=verification(text),
+            ),
+        ),
+        trees=tuple(
+            TreeFacts(tree=tree, batch=1, rank=rank, state=TreeState.COPYING, tally=tally)
+            for rank, tree in enumerate(trees, 1)
+        ),
+        estimates=(Estimate(left_s=3600.0, finish_at_s=AT_S + 3600, basis=text),),
+        rate=ThroughputPoint(at_s=AT_S, span_s=300.0, busy_s=300.0, streams=4.0, files=600, size_bytes=300 * 2**20),
+        attention=(
+            AttentionFile(
+                batch=1, problem=FileProblem(path=path, kind=FileProblemKind.BAD, errno=5, reason=f"no: {text}")
+            ),
+        ),
+        attention_total=7,
+        vanished_total=3,
+        runs=(run,),
+        events=(Event(at_s=AT_S, kind=EventKind.FILE_BAD, severity=Severity.ERROR, subject=text, message=f"m {text}"),),
+        blocked=(Blocker(subject=text, on=f"on {text}", hint="migrator verify --user-batch 1"),),
+    )
+    return ReportFacts(
+        status=status,
+        throughput=tuple(
+            ThroughputPoint(
+                at_s=AT_S - 900 + 60 * index,
+                span_s=60.0,
+                busy_s=60.0,
+                streams=4.0,
+                files=10,
+                size_bytes=(index + 1) * 2**30,
+            )
+            for index in range(10)
+        ),
+        done=tuple(
+            DonePoint(at_s=AT_S - 900 + 100 * index, done_files=index, done_bytes=100 * index) for index in range(7)
+        ),
+        verifications=(verification(text),),
+        plan=plan,
+        plan_problem="",
+    )
