@@ -32,9 +32,9 @@ class ProgressView(Progress, AbstractContextManager[Progress], Protocol):
 
 def open_progress(stream: TextIO, clock: Clock) -> ProgressView:
     """The view that suits a stream: live on a terminal, lines otherwise."""
-    return (
-        LiveProgress(Console(file=stream, highlight=False), clock) if stream.isatty() else LineProgress(stream, clock)
-    )
+    if stream.isatty():
+        return LiveProgress(ErrorConsole(file=stream, highlight=False), clock)
+    return LineProgress(stream, clock)
 
 
 class LineProgress(ProgressView):
@@ -77,10 +77,18 @@ class LineProgress(ProgressView):
             return
 
 
+class ErrorConsole(Console):
+    """A console on standard error. Rich ends the whole program where nobody reads any more; a copy must go on."""
+
+    def on_broken_pipe(self) -> None:
+        """Write nothing from here on."""
+        self.quiet = True
+
+
 class LiveProgress(ProgressView):
     """A view at the bottom of a terminal, drawn anew a few times a second; events scroll by above it."""
 
-    def __init__(self, console: Console, clock: Clock, *, interval_s: float = VIEW_INTERVAL_S) -> None:
+    def __init__(self, console: ErrorConsole, clock: Clock, *, interval_s: float = VIEW_INTERVAL_S) -> None:
         self._console = console
         self._clock = clock
         self._interval_s = interval_s

@@ -1,0 +1,303 @@
+"""How far, how fast, until when, and what is in the way."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from migrator.decide.blockers import blockers
+from migrator.decide.progress_facts import (
+    SILENT_AFTER_S,
+    add_up,
+    batch_facts,
+    estimates,
+    run_life,
+    span_width,
+    together,
+    tree_facts,
+)
+from migrator.domain.errors import ExitCode
+from migrator.domain.plan import TransferCost
+from migrator.domain.report import (
+    AttentionCount,
+    BatchFacts,
+    ChunkSum,
+    DonePoint,
+    PassFacts,
+    PlanFacts,
+    PlannedBatch,
+    PlannedTree,
+    RunFacts,
+    RunLife,
+    ScanFacts,
+    Tally,
+    ThroughputPoint,
+    TreeFacts,
+    TreeState,
+)
+from migrator.domain.states import BatchState, ChunkKind, ChunkState, PassKind, PassState
+from migrator.domain.tree import UserTree
+from tests.unit.output.facts import verification
+
+COST = TransferCost(s_per_file=0.01, s_per_byte=1e-6, streams=2, basis="assumed")
+
+
+def planned(path: bytes, user: str, batch: int = 1) -> PlannedTree:
+    return PlannedTree(
+        tree=UserTree(path=path, user=user), batch=batch, rank=1, size_bytes=1000, files=10, directories=1
+    )
+
+
+def chunk_sum(tree: bytes, state: ChunkState, size_bytes: int = 500, kind: ChunkKind = ChunkKind.FILES) -> ChunkSum:
+    return ChunkSum(tree=tree, kind=kind, state=state, chunks=1, files=5, size_bytes=size_bytes)
+
+
+def one_pass(state: PassState = PassState.RUNNING) -> PassFacts:
+    return PassFacts(id=1, batch=1, kind=PassKind.SEED, state=state, started_at_s=0.0, finished_at_s=None)
+
+
+def facts_of(
+    sums: list[ChunkSum], state: BatchState = BatchState.SEEDING, the_pass: PassFacts | None = None
+) -> TreeFacts:
+    (facts,) = tree_facts([planned(b"t", "u")], {1: sums}, {1: state}, {1: the_pass or one_pass()})
+    return facts
+
+
+class TestTrees:
+    def test_before_the_pass_the_plan_counts(self) -> None:
+        (facts,) = tree_facts([planned(b"t", "u")], {}, {1: BatchState.PLANNED}, {})
+        assert facts.state is TreeState.PLANNED
+        assert facts.tally == Tally(total_bytes=1000, total_files=10, total_users=1)
+
+    def test_split_chunks_and_directories_count_no_bytes(self) -> None:
+        facts = facts_of(
+            [
+                chunk_sum(b"t", ChunkState.SPLIT, 800),
+                chunk_sum(b"t", ChunkState.DONE, 300),
+                chunk_sum(b"t", ChunkState.PENDING, 500),
+                chunk_sum(b"t", ChunkState.DONE, 7, ChunkKind.DIRECTORIES),
+                chunk_sum(b"other", ChunkState.DONE, 9),
+            ]
+        )
+        assert facts.state is TreeState.COPYING
+        assert (facts.tally.total_bytes, facts.tally.done_bytes, facts.tally.done_users) == (800, 300, 0)
+        assert (facts.tally.total_files, facts.tally.done_files) == (10, 5)
+
+    def test_is_copied_when_every_chunk_of_every_kind_is(self) -> None:
+        done = [chunk_sum(b"t", ChunkState.DONE)]
+        times = chunk_sum(b"t", ChunkState.PENDING, 0, ChunkKind.DIRECTORY_TIMES)
+        assert facts_of([*done, times]).state is TreeState.COPYING
+        assert facts_of(done).state is TreeState.COPIED
+        assert facts_of(done, BatchState.VERIFIED).state is TreeState.VERIFIED
+        assert facts_of([chunk_sum(b"t", ChunkState.FAILED)], BatchState.VERIFIED).state is TreeState.COPYING
+
+    def test_empty_tree_is_copied_with_its_pass(self) -> None:
+        assert facts_of([]).state is TreeState.COPYING
+        assert facts_of([], the_pass=one_pass(PassState.DONE)).state is TreeState.COPIED
+
+    def test_a_user_is_done_when_all_his_trees_are(self) -> None:
+        trees = tree_facts(
+            [planned(b"a", "ann"), planned(b"b", "ann"), planned(b"c", "cem")],
+            {
+                1: [
+                    chunk_sum(b"a", ChunkState.DONE),
+                    chunk_sum(b"b", ChunkState.RUNNING),
+                    chunk_sum(b"c", ChunkState.DONE),
+                ]
+            },
+            {1: BatchState.SEEDING},
+            {1: one_pass()},
+        )
+        tally = add_up(trees)
+        assert (tally.total_users, tally.done_users) == (2, 1)
+        assert (tally.total_bytes, tally.done_bytes, tally.left_bytes) == (1500, 1000, 500)
+        assert add_up(trees, counts=frozenset({TreeState.VERIFIED})).done_bytes == 0
+
+
+class TestTally:
+    @given(st.integers(0, 10**15), st.integers(0, 10**15))
+    def test_says_a_hundred_percent_of_what_is_done_only(self, one: int, other: int) -> None:
+        done, total = sorted((one, other))
+        share = Tally(total_bytes=total, done_bytes=done).percent_bytes
+        if total == 0:
+            assert share is None
+        else:
+            assert share is not None
+            assert 0 <= share <= 100
+            assert (share == 100) == (done == total)
+
+
+class TestEstimates:
+    def ask(
+        self,
+        tally: Tally,
+        *,
+        measured: TransferCost | None = None,
+        planned: TransferCost | None = COST,
+        done: tuple[DonePoint, ...] = (),
+        started_at_s: float | None = None,
+    ) -> list[tuple[float, str]]:
+        found = estimates(
+            now_s=10_000.0, tally=tally, planned=planned, measured=measured, done=done, started_at_s=started_at_s
+        )
+        assert all(one.finish_at_s == pytest.approx(10_000.0 + one.left_s) for one in found)
+        return [(one.left_s, one.basis) for one in found]
+
+    def test_by_cost_of_what_is_left(self) -> None:
+        tally = Tally(total_bytes=3_000_000, done_bytes=1_000_000, total_files=300, done_files=100)
+        ((left_s, basis),) = self.ask(tally)
+        assert left_s == pytest.approx((200 * 0.01 + 2_000_000 * 1e-6) / 2)
+        assert basis == "2 streams without a pause (assumed)"
+
+    def test_measured_cost_goes_first(self) -> None:
+        tally = Tally(total_bytes=1000, total_files=10)
+        measured = TransferCost(s_per_file=1.0, s_per_byte=0.0, streams=1, basis="measured here")
+        assert self.ask(tally, measured=measured) == [(10.0, "1 stream without a pause (measured here)")]
+
+    def test_by_pace_with_pauses(self) -> None:
+        tally = Tally(total_bytes=3000, done_bytes=1000, total_files=3, done_files=1)
+        done = (
+            DonePoint(at_s=8500.0, done_files=1, done_bytes=400),
+            DonePoint(at_s=9000.0, done_files=1, done_bytes=1000),
+        )
+        ((left_s, basis),) = self.ask(tally, planned=None, done=done, started_at_s=8000.0)
+        assert left_s == pytest.approx(2000 / (1000 / 2000))
+        assert "33 min 20 s" in basis
+
+    def test_pace_forgets_what_is_older_than_its_window(self) -> None:
+        day_s = 86400.0
+        tally = Tally(total_bytes=3000, done_bytes=1700, total_files=3, done_files=1)
+        now_s = 30 * day_s
+        done = (
+            DonePoint(at_s=2 * day_s, done_files=1, done_bytes=1000),
+            DonePoint(at_s=29 * day_s, done_files=1, done_bytes=1700),
+        )
+        (found,) = estimates(now_s=now_s, tally=tally, planned=None, measured=None, done=done, started_at_s=0.0)
+        assert found.left_s == pytest.approx(1300 / (700 / (7 * day_s)))
+
+    def test_nothing_is_said_of_nothing(self) -> None:
+        assert self.ask(Tally()) == []
+        assert self.ask(Tally(total_bytes=5, done_bytes=5, total_files=1, done_files=1)) == []
+        assert self.ask(Tally(total_bytes=5, total_files=1), planned=None) == []
+
+
+def test_spans_are_as_short_as_fits() -> None:
+    assert span_width(100.0, 240) == 5.0
+    assert span_width(5.0 * 240, 240) == 5.0
+    assert span_width(5.0 * 240 + 1, 240) == 10.0
+    assert span_width(86400.0 * 60, 240) == 6 * 3600.0
+    assert span_width(1e12, 100) == 1e10
+
+
+def test_together_weighs_by_work() -> None:
+    def point(at_s: float, busy_s: float, streams: float) -> ThroughputPoint:
+        return ThroughputPoint(at_s=at_s, span_s=60.0, busy_s=busy_s, streams=streams, files=1, size_bytes=100)
+
+    assert together([]) is None
+    assert together([point(1.0, 0.0, 0.0)]) is None
+    whole = together([point(1.0, 10.0, 4.0), point(2.0, 30.0, 8.0)])
+    assert whole is not None
+    assert (whole.at_s, whole.busy_s, whole.streams, whole.size_bytes) == (2.0, 40.0, 7.0, 200)
+    assert whole.rate_bytes_per_s == 5.0
+
+
+def test_run_life() -> None:
+    assert run_life(silent_s=1e9, finished=True) is RunLife.ENDED
+    assert run_life(silent_s=SILENT_AFTER_S, finished=False) is RunLife.AT_WORK
+    assert run_life(silent_s=SILENT_AFTER_S + 1, finished=False) is RunLife.SILENT
+
+
+class TestBlockers:
+    SCAN = ScanFacts(
+        name="c1",
+        via="mount",
+        started_at_s=0.0,
+        finished_at_s=1.0,
+        whole=True,
+        reasons=(),
+        rows=1,
+        files=1,
+        directories=0,
+        size_bytes=1,
+        problems=0,
+    )
+    PLAN = PlanFacts(
+        name="p", path="p.json", checksum="c", created_at_s=0.0, catalog="c1", forecast_s=1.0, basis="assumed"
+    )
+
+    def batch(self, state: BatchState, *, failed: int = 0, bad: int = 0, verified: bool = False) -> BatchFacts:
+        sums = [chunk_sum(b"t", ChunkState.FAILED)] * failed
+        return batch_facts(
+            PlannedBatch(number=3, state=state, size_bytes=1, files=1, directories=1, chunks=1, forecast_s=1.0),
+            trees=[],
+            sums=sums,
+            passes=[],
+            attention=AttentionCount(bad=bad, vanished=0),
+            verification=verification("brick down") if verified else None,
+        )
+
+    def on(self, **facts: object) -> list[tuple[str, str, str]]:
+        asked: dict[str, object] = {"site": "s", "scan": self.SCAN, "plan": self.PLAN, "batches": [], "runs": []}
+        found = blockers(**(asked | facts))  # type: ignore[arg-type]
+        return [(one.subject, one.on, one.hint) for one in found]
+
+    def test_nothing_when_all_is_well(self) -> None:
+        assert self.on(batches=[self.batch(BatchState.PLANNED), self.batch(BatchState.VERIFIED)]) == []
+
+    def test_the_way_from_the_start(self) -> None:
+        assert self.on(site=None)[0][2] == "migrator init"
+        assert self.on(scan=None, plan=None)[0][2] == "migrator scan"
+        assert self.on(plan=None)[0][2] == "migrator plan"
+
+    def test_a_scan_that_is_not_whole_says_why(self) -> None:
+        scan = ScanFacts(
+            name="c1",
+            via="mount",
+            started_at_s=0.0,
+            finished_at_s=1.0,
+            whole=False,
+            reasons=("a", "b", "c", "d", "e"),
+            rows=1,
+            files=1,
+            directories=0,
+            size_bytes=1,
+            problems=0,
+        )
+        ((subject, on, _),) = self.on(scan=scan)
+        assert "deletes" in subject
+        assert on.endswith("a; b; c; and 2 more")
+
+    def test_batches(self) -> None:
+        assert self.on(batches=[self.batch(BatchState.SEEDED)]) == [
+            ("batch 3: cutover", "it is copied and not verified", "migrator verify --user-batch 3")
+        ]
+        found = self.on(batches=[self.batch(BatchState.SEEDED, failed=2, bad=5, verified=True)])
+        assert [on for _, on, _ in found] == [
+            "2 chunks failed each time they were tried",
+            "5 files could not be copied",
+            "the verification found 3 differences (2 content, 1 missing)",
+            "the verification is not whole: brick down",
+        ]
+
+    def run(self, run_id: int, life: RunLife, exit_code: int | None, verb: str = "run") -> RunFacts:
+        return RunFacts(
+            id=run_id,
+            verb=verb,
+            pid=4,
+            life=life,
+            started_at_s=0.0,
+            silent_s=90.0,
+            finished_at_s=None,
+            exit_code=exit_code,
+            directory="runs/1",
+        )
+
+    def test_runs_by_the_newest_of_each_verb(self) -> None:
+        assert self.on(runs=[self.run(2, RunLife.ENDED, 0), self.run(1, RunLife.ENDED, 1)]) == []
+        assert self.on(runs=[self.run(2, RunLife.ENDED, 3), self.run(1, RunLife.AT_WORK, None, "scan")]) == []
+        ((_, silent, _),) = self.on(runs=[self.run(2, RunLife.SILENT, None)])
+        assert "process 4" in silent
+        assert "1 min 30 s" in silent
+        ((subject, on, _),) = self.on(runs=[self.run(2, RunLife.ENDED, int(ExitCode.INTERRUPTED))])
+        assert (subject, on) == ("run", "it ended with exit code 130 (interrupted, resumable)")
+        ((_, on, _),) = self.on(runs=[self.run(2, RunLife.ENDED, 77)])
+        assert on == "it ended with exit code 77 (unknown)"
