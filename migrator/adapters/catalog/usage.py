@@ -79,8 +79,12 @@ class UsageQueries:
         self._connection.execute(usage_sql.NO_ROWS_VIEW)
 
     def _create_trees(self) -> None:
-        self._connection.execute("CREATE TEMP TABLE ancestors (path BLOB)")
-        for path in sorted({b"", *(above for tree in self._record.trees for above in _ancestors(tree.path))}):
+        roots = {tree.path for tree in self._record.trees}
+        above = {b"", *(path for root in roots for path in _ancestors(root))}
+        self._connection.execute(usage_sql.TREE_TABLES)
+        for root in sorted(roots):
+            self._connection.execute("INSERT INTO tree_roots VALUES (?)", [root])
+        for path in sorted(roots | above):
             self._connection.execute("INSERT INTO ancestors VALUES (?)", [path])
 
     def _all(self, query: str, parameters: dict[str, object] | None = None) -> list[tuple[object, ...]]:

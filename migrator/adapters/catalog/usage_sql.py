@@ -28,8 +28,10 @@ ROWS_VIEW = f"""
 
 NO_ROWS_VIEW = "CREATE TEMP VIEW entries AS SELECT *, 0::BIGINT AS bytes, 0::BIGINT AS position FROM no_rows"
 
-_IN_SCOPE = "(tree IS NOT NULL OR path NOT IN (SELECT path FROM ancestors))"
-"""Every path but the directories on the way to trees (and the root)."""
+TREE_TABLES = "CREATE TEMP TABLE tree_roots (path BLOB); CREATE TEMP TABLE ancestors (path BLOB)"
+"""`ancestors` holds the roots of the trees and all directories on the way to them: they are not left outside."""
+
+_OUTSIDE = "tree IS NULL AND path NOT IN (SELECT path FROM ancestors)"
 
 
 def usage(buckets: int) -> str:
@@ -46,7 +48,7 @@ def usage(buckets: int) -> str:
             UNION ALL
             SELECT tree, type, bytes, blocks, mtime_ns, atime_ns, 1 AS names, 0 AS groups
             FROM entries
-            WHERE link_group IS NULL AND tree IS NULL AND path NOT IN (SELECT path FROM ancestors)
+            WHERE link_group IS NULL AND {_OUTSIDE}
             UNION ALL
             SELECT tree, min(type), max(bytes), max(blocks), max(mtime_ns), max(atime_ns), count(*), 1
             FROM entries WHERE link_group IS NOT NULL GROUP BY tree, link_group
@@ -79,7 +81,7 @@ LARGEST = """
     WHERE entries.type = 'file' GROUP BY entries.tree
 """
 
-OUTSIDE_EXAMPLES = f"SELECT min(path, $examples) FROM entries WHERE tree IS NULL AND {_IN_SCOPE}"
+OUTSIDE_EXAMPLES = f"SELECT min(path, $examples) FROM entries WHERE {_OUTSIDE}"
 
 SPANNING = """
     CREATE OR REPLACE TEMP TABLE spanning AS
@@ -109,7 +111,10 @@ OWNERS = """
     CREATE OR REPLACE TEMP TABLE owners AS
     WITH counts AS (SELECT tree, uid, count(*) AS names FROM entries WHERE tree IS NOT NULL GROUP BY ALL),
     majority AS (SELECT tree, arg_max(uid, (names, -(uid::BIGINT))) AS uid FROM counts GROUP BY tree),
-    roots AS (SELECT tree, min(uid) AS uid FROM entries WHERE type = 'directory' AND path = tree GROUP BY tree)
+    roots AS (
+        SELECT path AS tree, min(uid) AS uid FROM entries
+        WHERE type = 'directory' AND path IN (SELECT path FROM tree_roots) GROUP BY path
+    )
     SELECT counts.tree, coalesce(nullif(any_value(roots.uid), 0), any_value(majority.uid)) AS owner,
         list(DISTINCT counts.uid) AS uids
     FROM counts JOIN majority USING (tree) LEFT JOIN roots USING (tree) GROUP BY counts.tree
@@ -176,8 +181,9 @@ def _losses(capabilities: TargetCapabilities, parameters: dict[str, object]) -> 
         found[SurpriseKind.LOSS_SPARSENESS] = "type = 'file' AND blocks * 512 < size"
     found.update(_xattr_losses(capabilities, value("xattr_bytes", capabilities.max_xattr_value_bytes)))
     acl = f"xattr_kinds & {int(XattrKinds.ACL_ACCESS | XattrKinds.ACL_DEFAULT)} <> 0"
-    entries = f"acl_entries > {value('acl_entries', capabilities.max_acl_entries)}"
-    found[SurpriseKind.LOSS_ACL] = f"{acl} AND {entries}" if capabilities.keeps_acls else acl
+    if capabilities.keeps_acls:
+        acl += f" AND acl_entries > {value('acl_entries', capabilities.max_acl_entries)}"
+    found[SurpriseKind.LOSS_ACL] = acl
     name = _name_loss(capabilities, parameters)
     if name:
         found[SurpriseKind.LOSS_NAME] = name
