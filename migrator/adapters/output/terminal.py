@@ -13,17 +13,7 @@ from rich.text import Text
 
 from migrator.adapters.output.chart import sparkline
 from migrator.adapters.output.document import Bar, Block, Chart, Document, Facts, Paragraph, Section, Table
-from migrator.adapters.output.plan_document import plan_document
-from migrator.adapters.output.record_document import catalog_document, run_document, verification_document
-from migrator.adapters.output.report_document import report_document
-from migrator.adapters.output.status_document import status_document
-from migrator.domain.plan import Plan
-from migrator.domain.report import ReportFacts, StatusFacts
-from migrator.domain.run import RunSummary
-from migrator.domain.scan import CatalogRecord
-from migrator.domain.verification import VerificationRecord
 
-REPORT_ROWS = 40
 _BAR_WIDTH = 30
 
 
@@ -31,36 +21,6 @@ def print_document(console: Console, document: Document) -> None:
     """Write a document to a terminal or a file."""
     for part in renderables(document):
         console.print(part)
-
-
-def status_tables(status: StatusFacts) -> list[RenderableType]:
-    """The status for a terminal."""
-    return renderables(status_document(status))
-
-
-def report_tables(report: ReportFacts) -> list[RenderableType]:
-    """The report for a terminal."""
-    return renderables(report_document(report, rows=REPORT_ROWS))
-
-
-def plan_tables(plan: Plan) -> list[RenderableType]:
-    """A plan for a terminal."""
-    return renderables(plan_document(plan))
-
-
-def catalog_tables(record: CatalogRecord) -> list[RenderableType]:
-    """What a scan came to, for a terminal."""
-    return renderables(catalog_document(record))
-
-
-def run_tables(summary: RunSummary) -> list[RenderableType]:
-    """What a run came to, for a terminal."""
-    return renderables(run_document(summary))
-
-
-def verification_tables(record: VerificationRecord) -> list[RenderableType]:
-    """What a verification came to, for a terminal."""
-    return renderables(verification_document(record))
 
 
 def renderables(document: Document) -> list[RenderableType]:
