@@ -25,7 +25,7 @@ from migrator.ports.processes import Command, Completed
 from migrator.ports.streams import ChunkWork, StreamReader
 from migrator.stages.run.context import LOG, PassUnderWay
 from migrator.stages.run.descriptor import Handled, copy_by_descriptor, make_links
-from migrator.stages.run.looking import judge
+from migrator.stages.run.looking import judge, settle_vanished
 from migrator.stages.run.meter import Meter
 
 _T = TypeVar("_T")
@@ -136,14 +136,15 @@ class Attempt:
         if handled.stop is not None:
             return self._stopped(*handled.stop, bad=(*bad, *handled.suspects))
         gone = [problem for problem in handled.suspects if problem.kind is FileProblemKind.VANISHED]
-        if gone and (problems := await self._pass.health.begun_after_now()):
-            return self._stopped(StopReason.SOURCE_UNHEALTHY, "; ".join(problems))
+        settled = await settle_vanished(self._pass, gone)
+        if settled.stop is not None:
+            return self._stopped(*settled.stop)
         return Result(
             verdict=Verdict.DONE,
             counters=self.counters,
-            vanished=(*vanished, *gone),
+            vanished=(*vanished, *settled.vanished),
             bad=(*bad, *(problem for problem in handled.suspects if problem.kind is FileProblemKind.BAD)),
-            again=again,
+            again=(*again, *settled.reappeared),
             exit_code=self.exit_code,
             stderr_tail=self.stderr_tail,
         )

@@ -63,6 +63,16 @@ class Invocation:
         LOG.log(level[severity], "%s", message, extra={"event": kind.value, "subject": subject})
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HealthNow:
+    """What a look at the source's health says: `problems` stop the pool. With `doubts` (files are being moved between
+    bricks) copying goes on, but nothing may be taken to be gone.
+    """
+
+    problems: tuple[str, ...]
+    doubts: tuple[str, ...]
+
+
 @dataclass(slots=True, kw_only=True)
 class Tally:
     """What this run brought over: chunks that it finished, by their lists, and bytes that streams wrote."""
@@ -95,7 +105,7 @@ class PassUnderWay:
     capabilities: TargetCapabilities
     health_before: SourceHealth
     sync: SharedCall[None]
-    health: SharedCall[tuple[str, ...]]
+    health: SharedCall[HealthNow]
     known_io_errors: Mapping[bytes, FileProblem]
     tally: Tally = field(default_factory=Tally)
     trees_gone: set[bytes] = field(default_factory=set)

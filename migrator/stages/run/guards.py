@@ -65,10 +65,10 @@ async def find_problems(
     timeout_s = request.stall_timeout_s
     health = await world.source.health()
     findings = [
-        GuardFinding(guard="chunk lists", problems=_list_problems(world, batch)),
+        GuardFinding(guard="chunk lists", problems=list_problems(world, batch)),
         GuardFinding(guard="source mount", problems=await mount_findings(world, world.source, site.source, timeout_s)),
         GuardFinding(guard="target mount", problems=await mount_findings(world, world.target, site.target, timeout_s)),
-        GuardFinding(guard="source health", problems=health_problems(health, health)),
+        GuardFinding(guard="source health", problems=health_problems(health, health, tasks_count=False)),
     ]
     capacity = await _capacity(world, timeout_s)
     findings.append(
@@ -113,7 +113,8 @@ def refuse(batch: Batch, findings: tuple[GuardFinding, ...]) -> None:
         )
 
 
-def _list_problems(world: World, batch: Batch) -> tuple[str, ...]:
+def list_problems(world: World, batch: Batch) -> tuple[str, ...]:
+    """Why the batch's chunk list is not the one of the plan."""
     try:
         digest = world.chunk_lists.digest(batch.chunk_list)
     except MigratorError as error:

@@ -16,7 +16,7 @@ _AT_ONCE = 256
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
-    """What became of the suspects. `reappeared` are there although the engine said that they were not: try again.
+    """What became of the suspects. `reappeared` may be there although they were not found: try again.
 
     `stop`: the looks themselves failed for a reason that concerns more than one file.
     """
@@ -58,9 +58,29 @@ async def judge(under_way: PassUnderWay, suspects: Sequence[FileProblem]) -> Jud
                 )
             else:
                 bad.append(suspect)
-    if vanished and (problems := await under_way.health.begun_after_now()):
-        return Judgement(stop=(StopReason.SOURCE_UNHEALTHY, "; ".join(problems)))
-    return Judgement(vanished=tuple(vanished), bad=tuple(bad), reappeared=tuple(reappeared))
+    settled = await settle_vanished(under_way, vanished)
+    if settled.stop is not None:
+        return settled
+    return Judgement(vanished=settled.vanished, bad=tuple(bad), reappeared=(*reappeared, *settled.reappeared))
+
+
+async def settle_vanished(under_way: PassUnderWay, vanished: Sequence[FileProblem]) -> Judgement:
+    """What looks did not find is gone only if the source was whole after the looks. While files are being moved
+    between bricks nothing is known to be gone: to be tried again.
+    """
+    if not vanished:
+        return Judgement()
+    health = await under_way.health.begun_after_now()
+    if health.problems:
+        return Judgement(stop=(StopReason.SOURCE_UNHEALTHY, "; ".join(health.problems)))
+    if health.doubts:
+        reason = f"not there, but it may be all the same: {'; '.join(health.doubts)}"
+        return Judgement(
+            reappeared=tuple(
+                replace(problem, kind=FileProblemKind.BAD, errno=errno.ENOENT, reason=reason) for problem in vanished
+            )
+        )
+    return Judgement(vanished=tuple(vanished))
 
 
 async def look_at_all(under_way: PassUnderWay, paths: Sequence[bytes]) -> list[Entry | OSError | None] | None:

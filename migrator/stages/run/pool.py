@@ -195,8 +195,9 @@ class _Worker:
             return False
         if isinstance(seen, Entry) and seen.type is EntryType.DIRECTORY:
             return True
-        if seen is None and (problems := await self._pass.health.begun_after_now()):
-            self._pass.stop(StopReason.SOURCE_UNHEALTHY, "; ".join(problems))
+        if seen is None and (doubts := (await self._pass.health.begun_after_now()).doubts):
+            detail = f"{show(chunk.tree)} is not there, and may be all the same: {'; '.join(doubts)}"
+            self._pass.stop(StopReason.SOURCE_UNHEALTHY, detail)
             return False
         attempt_id = self._intend_without_stream(chunk)
         if seen is None:

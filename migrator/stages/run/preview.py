@@ -4,11 +4,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from migrator.domain.plan import Batch, Plan
-from migrator.domain.run import TreeWork
+from migrator.domain.run import GuardFinding, TreeWork
 from migrator.domain.states import CHUNK_ORDER, ChunkKind, ChunkState, PassKind, PassState
 from migrator.ports.ledger import PassRecord
 from migrator.stages.run.context import World
-from migrator.stages.run.guards import Need
+from migrator.stages.run.guards import Need, list_problems, refuse
 
 _ALL = 2**31 - 1
 
@@ -73,6 +73,8 @@ def remaining(world: World, plan: Plan, batch: Batch) -> Remaining:
 
 
 def _of_list(world: World, batch: Batch) -> Iterable[_Piece]:
+    # Before anything is read from it: a list that was replaced need not be one.
+    refuse(batch, (GuardFinding(guard="chunk lists", problems=list_problems(world, batch)),))
     for chunk in world.chunk_lists.chunks(batch.chunk_list):
         yield _Piece(kind=chunk.kind, tree=chunk.tree, files=chunk.files, size_bytes=chunk.size_bytes)
 

@@ -17,7 +17,7 @@ from migrator.domain.states import CHUNK_ORDER, BatchState, PassKind, PassState
 from migrator.domain.transfer import StopReason
 from migrator.ports.ledger import PassRecord, SiteRecord
 from migrator.stages.run.blocking import SharedCall
-from migrator.stages.run.context import Invocation, PassUnderWay
+from migrator.stages.run.context import HealthNow, Invocation, PassUnderWay
 from migrator.stages.run.guards import find_problems, mount_findings, refuse
 from migrator.stages.run.looking import look
 from migrator.stages.run.pool import run_step
@@ -139,8 +139,12 @@ class SeedPass:
         async def sync() -> None:
             await world.blocking(world.target.sync, timeout_s=timeout_s)
 
-        async def health() -> tuple[str, ...]:
-            return health_problems(health_before, await world.source.health())
+        async def health() -> HealthNow:
+            now = await world.source.health()
+            return HealthNow(
+                problems=health_problems(health_before, now, tasks_count=False),
+                doubts=health_problems(health_before, now),
+            )
 
         known = {
             problem.path: problem for problem in world.ledger.passes.attention(record.id) if problem.errno == errno.EIO
@@ -159,7 +163,7 @@ class SeedPass:
     async def _look_again(self, under_way: PassUnderWay) -> None:
         """A pass counts as whole only if the source was whole and both mounts the same from its start to its end."""
         world, timeout_s = self.invocation.world, self.invocation.request.stall_timeout_s
-        problems = health_problems(under_way.health_before, await world.source.health())
+        problems = health_problems(under_way.health_before, await world.source.health(), tasks_count=False)
         if problems:
             under_way.stop(StopReason.SOURCE_UNHEALTHY, "; ".join(problems))
             return

@@ -1,0 +1,101 @@
+"""The program is killed before its k-th call of anything, again and again; the same command brings it to its end."""
+
+import asyncio
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from migrator.domain.states import BatchState, ChunkKind, ChunkState
+from tests.fakes import Death, Fault, Killed
+from tests.run_world import ALICE, BOB, LIST, World, listed, small_world
+
+BAD = ALICE + b"/sub/f01"
+GONE = BOB + b"/sub/f02"
+ACROSS = BOB + b"/across"
+
+
+def make(directory: Path) -> World:
+    world = small_world(directory, files=4, per_chunk=2, trees=(ALICE, BOB))
+    world.source.add(ACROSS, same_as=ALICE + b"/sub/f00")
+    world.lists.add(LIST, ChunkKind.LINKS, BOB, [listed(ACROSS, 0, 1, ALICE + b"/sub/f00")])
+    world.source.remove(GONE)
+    world.streams.faults[BAD] = Fault("bad")
+    world.streams.faults[ALICE + b"/sub/f03"] = Fault("crash", times=4)
+    return world
+
+
+def run_until_death(world: World, left: int) -> bool:
+    """Whether the death came before the end."""
+    death = Death(left)
+    tick = world.streams.before_path
+    world.streams.before_path = lambda _: death.tick()
+    try:
+        asyncio.run(world.run(death))
+    except BaseExceptionGroup as group:
+        if not group.subgroup(Killed):
+            raise
+    except Killed:
+        pass
+    finally:
+        world.streams.before_path = tick
+        world.streams.alive.clear()
+    return death.happened
+
+
+def done_paths(world: World) -> set[bytes]:
+    """What the ledger says is done."""
+    found: set[bytes] = set()
+    record = world.ledger.passes.totals(1) if world.ledger.passes.of_plan("plan") else None
+    if record is None or not record.chunks.get(ChunkState.DONE):
+        return found
+    for number in range(1, 200):
+        try:
+            chunk = world.ledger.passes.chunk(number)
+        except Exception:  # noqa: BLE001 - no more chunks
+            break
+        if chunk.state is ChunkState.DONE and chunk.kind is ChunkKind.FILES:
+            found.update(row.path for row in world.lists.paths(chunk.list_path or LIST, chunk.number))
+    return found
+
+
+@pytest.mark.slow
+@given(deaths=st.lists(st.integers(min_value=1, max_value=420), min_size=1, max_size=3))
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_killed_anywhere_the_same_command_goes_on(deaths: list[int]) -> None:
+    with tempfile.TemporaryDirectory(prefix="migrator-killed-") as directory:
+        world = make(Path(directory))
+        try:
+            for left in deaths:
+                finished = done_paths(world)
+                streams = len(world.streams.streams)
+                run_until_death(world, left)
+                again = {path for _, paths in world.streams.streams[streams:] for path in paths}
+                assert not finished & again
+            finished = done_paths(world)
+            streams = len(world.streams.streams)
+            summary = asyncio.run(world.run())
+            again = {
+                path for kind, paths in world.streams.streams[streams:] for path in paths if kind is ChunkKind.FILES
+            }
+            assert not finished & again
+            assert world.is_copied(BAD)
+            assert [problem.path for problem in world.attention] == [BAD]
+            assert world.vanished == 1
+            assert frozenset({ALICE + b"/sub/f00", ACROSS}) in world.target.groups()
+            assert (summary.exit_code, world.batch_state) == (3, BatchState.SEEDED)
+            assert not world.ledger.passes.unfinished_attempts()
+            assert not world.ledger.passes.totals(1).chunks.get(ChunkState.RUNNING)
+        finally:
+            world.ledger.close()  # type: ignore[attr-defined]
+
+
+def test_the_deaths_reach_through_the_whole_run(tmp_path: Path) -> None:
+    world = make(tmp_path)
+    death = Death(10**9)
+    world.streams.before_path = lambda _: death.tick()
+    asyncio.run(world.run(death))
+    world.ledger.close()  # type: ignore[attr-defined]
+    assert 200 < 10**9 - death.left < 420

@@ -1,0 +1,481 @@
+"""The stage over fakes of everything but the ledger: order, outcomes, stops, guards, resuming."""
+
+import asyncio
+import errno
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from migrator.domain.errors import Interrupted, LockHeld, Refused, UsageError
+from migrator.domain.events import EventKind
+from migrator.domain.progress import RunProgress
+from migrator.domain.run import RunStopped
+from migrator.domain.states import BatchState, ChunkKind, ChunkState, PassKind, PassState
+from migrator.domain.transfer import StopReason
+from tests.fakes import Fault, read_only
+from tests.run_world import ALICE, BOB, LIST, World, in_loop, listed, plan_chunks, record_plan, small_world
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    made = small_world(tmp_path)
+    yield made
+    made.ledger.close()  # type: ignore[attr-defined]
+
+
+def pass_state(world: World) -> PassState:
+    record = world.ledger.passes.find("plan", 1, PassKind.SEED)
+    assert record is not None
+    return record.state
+
+
+@in_loop
+async def test_a_batch_is_copied_in_the_order_of_a_pass(world: World) -> None:
+    summary = await world.run()
+    assert world.is_copied()
+    assert (summary.exit_code, world.batch_state, pass_state(world)) == (0, BatchState.SEEDED, PassState.DONE)
+    kinds = [kind for kind, _ in world.streams.streams]
+    assert kinds == [ChunkKind.DIRECTORIES, *[ChunkKind.FILES] * 4, ChunkKind.DIRECTORY_TIMES]
+    assert (summary.batches[0].files, summary.batches[0].chunks) == (8, 6)
+    assert world.streams.at_once == 2
+    assert world.ledger.runs.latest("run").exit_code == 0  # type: ignore[union-attr]
+
+
+@in_loop
+async def test_nothing_counts_as_done_before_a_sync(world: World) -> None:
+    seen: list[bool] = []
+    finish = world.ledger.passes.finish
+
+    def spy(attempt_id: int, **facts: object) -> None:
+        if facts["chunk_state"] is ChunkState.DONE:
+            listed_paths = next(paths for kind, paths in reversed(world.streams.streams))
+            seen.append(not world.target.dirty.intersection(listed_paths))
+        finish(attempt_id, **facts)  # type: ignore[arg-type]
+
+    world.ledger.passes.finish = spy  # type: ignore[method-assign]
+    await world.run(jobs=1)
+    assert seen
+    assert all(seen)
+
+
+@in_loop
+async def test_streams_that_end_together_share_a_sync(world: World) -> None:
+    await world.run(jobs=4)
+    assert world.target.syncs < 6
+
+
+@in_loop
+async def test_a_finished_batch_copies_nothing_and_says_so(world: World) -> None:
+    await world.run()
+    streams, writes = len(world.streams.streams), world.target.writes
+    summary = await world.run()
+    assert summary.nothing_to_do
+    assert (len(world.streams.streams), world.target.writes) == (streams, writes)
+    assert world.progress.events[-1].message.endswith("nothing was copied")
+
+
+@in_loop
+async def test_a_vanished_file_needs_the_look(world: World) -> None:
+    gone, liar = ALICE + b"/sub/f01", ALICE + b"/sub/f02"
+    world.source.remove(gone)
+    world.streams.faults[liar] = Fault("lie")
+    summary = await world.run()
+    assert world.vanished == 1
+    assert [problem.path for problem in world.attention] == [liar]
+    assert summary.exit_code == 3
+    assert world.is_copied(liar)
+
+
+@in_loop
+async def test_a_file_that_reappears_is_tried_again(world: World) -> None:
+    world.streams.faults[ALICE + b"/sub/f02"] = Fault("lie", times=1)
+    await world.run()
+    assert world.is_copied()
+    assert not world.attention
+
+
+@in_loop
+async def test_nothing_is_taken_to_be_gone_on_a_sick_source(world: World) -> None:
+    world.source.remove(ALICE + b"/sub/f01")
+    before = world.streams.before_path
+
+    def fall_ill(path: bytes) -> None:
+        before(path)
+        if path.endswith(b"f00"):
+            world.source.sick = ("brick b1 is down",)
+
+    world.streams.before_path = fall_ill
+    with pytest.raises(RunStopped, match="brick b1 is down") as caught:
+        await world.run()
+    assert caught.value.stopped.reason is StopReason.SOURCE_UNHEALTHY
+    assert world.vanished == 0
+    assert pass_state(world) is PassState.STOPPED
+
+
+@in_loop
+async def test_a_bad_file_does_not_sink_its_chunk(world: World) -> None:
+    bad = ALICE + b"/sub/f03"
+    world.streams.faults[bad] = Fault("bad", code=errno.EACCES)
+    summary = await world.run()
+    assert world.is_copied(bad)
+    assert [(problem.path, problem.errno) for problem in world.attention] == [(bad, errno.EACCES)]
+    assert (summary.exit_code, summary.batches[0].files, world.batch_state) == (3, 7, BatchState.SEEDED)
+    world.streams.faults.clear()
+    again = await world.run()
+    assert world.is_copied()
+    assert not world.attention
+    assert (again.exit_code, again.batches[0].files) == (0, 1)
+
+
+@in_loop
+async def test_a_bad_file_keeps_its_link_group_together(tmp_path: Path) -> None:
+    world = small_world(tmp_path, files=2, per_chunk=10)
+    first, second = ALICE + b"/sub/a", ALICE + b"/sub/b"
+    world.source.add(first, b"linked")
+    world.source.add(second, same_as=first)
+    world.lists.lists.clear()
+    plan_chunks(world, (ALICE,), 10)
+    world.streams.faults[second] = Fault("bad", times=1, code=errno.EBUSY)
+    await world.run()
+    assert world.is_copied()
+    assert world.target.groups() == {frozenset({first, second})}
+
+
+@in_loop
+async def test_a_chunk_that_keeps_failing_is_split_until_the_bad_file_stands_alone(tmp_path: Path) -> None:
+    world = small_world(tmp_path, files=16, per_chunk=16)
+    bad = ALICE + b"/sub/f11"
+    world.streams.faults[bad] = Fault("crash")
+    summary = await world.run()
+    assert world.is_copied(bad)
+    assert [problem.path for problem in world.attention] == [bad]
+    assert summary.exit_code == 3
+    attempts = sum(1 for kind, _ in world.streams.streams if kind is ChunkKind.FILES)
+    assert attempts <= 3 + 2 * 4 + 3
+
+
+@in_loop
+async def test_a_chunk_that_fails_once_is_tried_again_later(world: World) -> None:
+    world.streams.faults[ALICE + b"/sub/f03"] = Fault("crash", times=2)
+    summary = await world.run()
+    assert world.is_copied()
+    assert summary.exit_code == 0
+    assert [event.kind for event in world.progress.events].count(EventKind.CHUNK_RETRIED) == 2
+    assert not any(event.kind is EventKind.CHUNK_SPLIT for event in world.progress.events)
+
+
+@in_loop
+async def test_a_killed_stream_is_started_again_and_blames_nobody(world: World) -> None:
+    world.streams.faults[ALICE + b"/sub/f03"] = Fault("killed", times=10)
+    summary = await world.run()
+    assert world.is_copied()
+    assert summary.exit_code == 0
+
+
+@pytest.mark.parametrize("reason", list(StopReason))
+@in_loop
+async def test_every_stop_reason_stops_the_pool_and_splits_nothing(world: World, reason: StopReason) -> None:
+    world.streams.faults[ALICE + b"/sub/f03"] = Fault("stop", times=1, stop=reason, code=errno.ENOSPC)
+    with pytest.raises(RunStopped) as caught:
+        await world.run()
+    error = caught.value
+    assert error.stopped.reason is reason
+    assert error.message
+    assert error.cause
+    assert "same command" in error.hint
+    assert error.exit_code == 1
+    assert pass_state(world) is PassState.STOPPED
+    totals = world.ledger.passes.totals(1)
+    assert ChunkState.SPLIT not in totals.chunks
+    assert ChunkState.RUNNING not in totals.chunks
+    assert not world.streams.alive
+    assert not world.ledger.passes.unfinished_attempts()
+    await world.run()
+    assert world.is_copied()
+
+
+@in_loop
+async def test_a_file_that_cannot_be_read_stops_once_and_is_then_set_apart(world: World) -> None:
+    bad = ALICE + b"/sub/f03"
+    world.streams.faults[bad] = Fault("stop", stop=StopReason.IO_ERROR, code=errno.EIO)
+    with pytest.raises(RunStopped) as caught:
+        await world.run()
+    assert caught.value.stopped.reason is StopReason.IO_ERROR
+    assert [problem.path for problem in world.attention] == [bad]
+    summary = await world.run()
+    assert world.is_copied(bad)
+    assert [problem.path for problem in world.attention] == [bad]
+    assert summary.exit_code == 3
+    world.streams.faults.clear()
+    await world.run()
+    assert world.is_copied()
+    assert not world.attention
+
+
+@in_loop
+async def test_a_sync_that_fails_leaves_nothing_done(world: World) -> None:
+    world.target.sync_errors = [errno.EIO]
+    with pytest.raises(RunStopped) as caught:
+        await world.run()
+    assert caught.value.stopped.reason is StopReason.IO_ERROR
+    assert ChunkState.DONE not in world.ledger.passes.totals(1).chunks
+
+
+@in_loop
+async def test_a_stream_that_stands_still_is_ended_and_stops_the_pool(world: World) -> None:
+    world.streams.faults[ALICE + b"/sub/f03"] = Fault("hang", times=1)
+    with pytest.raises(RunStopped) as caught:
+        await world.run()
+    assert caught.value.stopped.reason is StopReason.TARGET_STUCK
+    assert not caught.value.stopped.unended
+    assert not world.ledger.passes.unfinished_attempts()
+    await world.run()
+    assert world.is_copied()
+
+
+@in_loop
+async def test_a_stream_that_cannot_be_ended_keeps_its_chunk(world: World) -> None:
+    world.streams.faults[ALICE + b"/sub/f03"] = Fault("hang", times=1)
+
+    def hang(path: bytes) -> None:
+        world.streams.unendable = path.endswith(b"f03") or world.streams.unendable
+
+    world.streams.before_path = hang
+    with pytest.raises(RunStopped, match="could not be ended") as caught:
+        await world.run(jobs=1)
+    assert caught.value.stopped.unended
+    assert world.ledger.passes.unfinished_attempts()
+    with pytest.raises(Refused, match="cannot be ended"):
+        await world.run()
+    world.streams.unendable = False
+    world.streams.before_path = lambda _: None
+    await world.run()
+    assert world.is_copied()
+
+
+@in_loop
+async def test_being_cancelled_twice_stops_cleanly(world: World) -> None:
+    world.streams.faults[ALICE + b"/sub/f03"] = Fault("hang", times=1)
+    reached = asyncio.Event()
+    world.streams.before_path = lambda path: reached.set() if path.endswith(b"f03") else None
+    task = asyncio.create_task(world.run())
+    await asyncio.wait_for(reached.wait(), 60)
+    task.cancel()
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(Interrupted) as caught:
+        await task
+    assert caught.value.exit_code == 130
+    assert not world.streams.alive
+    assert not world.ledger.passes.unfinished_attempts()
+    assert pass_state(world) is PassState.STOPPED
+    assert world.ledger.runs.latest("run").exit_code == 130  # type: ignore[union-attr]
+    await world.run()
+    assert world.is_copied()
+
+
+@in_loop
+async def test_two_runs_refuse_each_other(world: World) -> None:
+    with world.locks.hold("run", "test"), pytest.raises(LockHeld):
+        await world.run()
+
+
+@in_loop
+async def test_a_tree_that_vanished_does_not_sink_the_batch(tmp_path: Path) -> None:
+    world = small_world(tmp_path, trees=(ALICE, BOB))
+    world.source.remove(BOB)
+    summary = await world.run()
+    assert world.is_copied()
+    assert summary.batches[0].trees_gone == (BOB,)
+    assert world.vanished == 1
+    assert world.batch_state is BatchState.SEEDED
+
+
+@in_loop
+async def test_paths_that_do_not_fit_are_copied_by_descriptor(world: World) -> None:
+    long = {ALICE + b"/sub/f02", ALICE + b"/sub"}
+    await world.run(fits=lambda _, path: path not in long)
+    assert world.is_copied()
+    assert not any(long.intersection(paths) for _, paths in world.streams.streams)
+
+
+@in_loop
+async def test_long_names_of_a_link_group_stay_links(tmp_path: Path) -> None:
+    world = small_world(tmp_path, files=1, per_chunk=10)
+    names = [ALICE + b"/sub/a", ALICE + b"/sub/b", ALICE + b"/sub/c"]
+    world.source.add(names[0], b"linked")
+    for name in names[1:]:
+        world.source.add(name, same_as=names[0])
+    world.lists.lists.clear()
+    plan_chunks(world, (ALICE,), 10)
+    await world.run(fits=lambda _, path: path not in names[1:])
+    assert world.target.groups() == {frozenset(names)}
+
+
+@in_loop
+async def test_links_across_trees_are_made_and_fall_back_to_copies(tmp_path: Path) -> None:
+    world = small_world(tmp_path, files=1, trees=(ALICE, BOB))
+    there, gone = ALICE + b"/sub/f00", ALICE + b"/sub/never"
+    world.source.add(BOB + b"/link", same_as=there)
+    world.source.add(gone, b"x")
+    for name in (b"/one", b"/two"):
+        world.source.add(BOB + name, same_as=gone)
+    rows = [listed(BOB + b"/link", 0, 1, there), *(listed(BOB + name, 0, 2, gone) for name in (b"/one", b"/two"))]
+    rows.append(listed(BOB + b"/removed", 0, 3, there))
+    world.lists.add(LIST, ChunkKind.LINKS, BOB, rows)
+    await world.run()
+    assert world.target.groups() == {
+        frozenset({there, BOB + b"/link"}),
+        frozenset({BOB + b"/one", BOB + b"/two"}),
+    }
+    assert world.vanished == 1
+
+
+@in_loop
+async def test_a_dry_run_changes_nothing(world: World) -> None:
+    def forbidden(*_: object, **__: object) -> None:
+        raise AssertionError("a dry run wrote")
+
+    for name in ("make_parents", "link", "copy_from", "remove_leftover", "sync", "probe", "put"):
+        setattr(world.target, name, forbidden)
+    passes, runs = world.ledger.passes, world.ledger.runs
+    for group, names in (
+        (passes, ("start", "set_state", "intend", "started", "finish", "split", "retry_failed", "clear_attention")),
+        (runs, ("start", "heartbeat", "finish")),
+        (world.ledger.events, ("add",)),
+        (world.ledger.plans, ("set_batch_state",)),
+        (world.ledger.samples, ("add",)),
+    ):
+        for name in names:
+            setattr(group, name, forbidden)
+    with world.locks.hold("run", "a run beside it"):
+        summary = await world.run(dry_run=True)
+    batch = summary.batches[0]
+    assert summary.dry_run
+    assert (batch.chunks, batch.files, [work.tree for work in batch.left]) == (6, 8, [ALICE])
+    assert not batch.refused
+    assert world.files.opened == 0
+    assert not world.streams.streams
+
+
+@in_loop
+async def test_a_dry_run_tells_what_a_run_would_refuse(world: World) -> None:
+    world.target.room = read_only(world.target.room)
+    summary = await world.run(dry_run=True)
+    assert summary.exit_code == 4
+    with pytest.raises(Refused, match="read-only"):
+        await world.run()
+    assert world.ledger.runs.latest("run").exit_code == 4  # type: ignore[union-attr]
+
+
+@in_loop
+async def test_a_dry_run_after_a_stop_counts_what_is_left(world: World) -> None:
+    world.streams.faults[ALICE + b"/sub/f07"] = Fault("stop", times=1)
+    with pytest.raises(RunStopped):
+        await world.run(jobs=1)
+    left = (await world.run(dry_run=True)).batches[0]
+    done = await world.run()
+    assert (left.chunks, left.files) == (done.batches[0].chunks, done.batches[0].files)
+
+
+@in_loop
+async def test_guards_refuse_before_anything_is_copied(world: World) -> None:
+    room, mount = world.target.room, world.source.mount
+    world.target.room = replace(room, free_bytes=10)
+    with pytest.raises(Refused, match="lacks"):
+        await world.run()
+    world.target.room = replace(room, free_inodes=None)
+    with pytest.raises(Refused, match="inodes"):
+        await world.run()
+    await world.run(inodes_free=1000, dry_run=True)
+    world.target.room = room
+    world.source.mount = replace(mount, sentinel=None)
+    with pytest.raises(Refused, match="sentinel"):
+        await world.run()
+    world.source.mount = mount
+    world.source.sick = ("brick b1 is down",)
+    with pytest.raises(Refused, match="brick b1"):
+        await world.run()
+    world.source.sick = ()
+    world.lists.lists["other"] = world.lists.lists.pop(LIST)
+    with pytest.raises(Refused, match="no list"):
+        await world.run()
+    assert not world.streams.streams
+
+
+@in_loop
+async def test_plans_that_are_not_of_this_site_are_refused(world: World) -> None:
+    plan, checksum = world.documents.plans["plan"]
+    world.documents.plans["plan"] = (replace(plan, site_id="other"), checksum)
+    with pytest.raises(Refused, match="another site"):
+        await world.run()
+    world.documents.plans["plan"] = (plan, "edited")
+    with pytest.raises(Refused, match="checksum"):
+        await world.run()
+    world.documents.plans["unknown"] = (replace(plan, name="unknown"), checksum)
+    with pytest.raises(Refused, match="does not know"):
+        await world.run(plan="unknown")
+    world.documents.plans["plan"] = (plan, checksum)
+    with pytest.raises(UsageError, match="no batch 7") as caught:
+        await world.run(batches=(7,))
+    assert "1" in caught.value.hint
+
+
+@in_loop
+async def test_a_pass_over_a_source_that_changed_is_not_whole(world: World) -> None:
+    def swap(path: bytes) -> None:
+        if path.endswith(b"f07"):
+            world.source.mount = replace(world.source.mount, sentinel="another")
+
+    world.streams.before_path = swap
+    with pytest.raises(RunStopped) as caught:
+        await world.run()
+    assert caught.value.stopped.reason is StopReason.MOUNT_CHANGED
+    assert (pass_state(world), world.batch_state) == (PassState.STOPPED, BatchState.SEEDING)
+
+
+@in_loop
+async def test_the_limit_is_shared_by_the_streams(world: World) -> None:
+    await world.run(bwlimit_bytes_per_s=1000, jobs=4)
+    assert set(world.streams.limits) == {250}
+
+
+@in_loop
+async def test_samples_and_snapshots_are_taken(world: World) -> None:
+
+    def take_time(_: bytes) -> None:
+        world.clock.at_s += 0.1
+
+    world.streams.before_path = take_time
+    await world.run(sample_interval_s=0.5)
+    samples = world.ledger.samples.whole(1)
+    assert sum(sample.files for sample in samples) >= 8
+    shown = [snapshot for snapshot in world.progress.snapshots if isinstance(snapshot, RunProgress)]
+    assert (shown[-1].files, shown[-1].total_files) == (8, 8)
+
+
+@in_loop
+async def test_leftovers_of_a_killed_stream_are_removed_and_users_files_are_not(world: World) -> None:
+    users = ALICE + b"/sub/.f02.ABCdef"
+    world.source.add(users, b"a user's file of that name")
+    world.lists.lists.clear()
+    plan_chunks(world, (ALICE,), 20)
+    world.ledger.passes.start(plan="plan", batch=1, kind=PassKind.SEED, chunks=world.lists.chunks(LIST), at_s=1.0)
+    (chunk,) = world.ledger.passes.pending(1, "files", 9)
+    world.ledger.passes.intend(chunk_id=chunk.id, token="old", host="here", engine="fake", argv=(), at_s=1.0)
+    leftover, unrelated = ALICE + b"/sub/.f01.abc123", ALICE + b"/sub/.notes.abc123"
+    for path in (users, leftover, unrelated):
+        world.target.add(path, b"?")
+    await world.run()
+    assert leftover not in world.target.nodes
+    assert unrelated in world.target.nodes
+    assert world.is_copied()
+
+
+@in_loop
+async def test_a_plan_that_is_recorded_twice_changes_nothing(world: World) -> None:
+    await world.run()
+    record_plan(world)
+    assert (await world.run()).nothing_to_do
