@@ -23,7 +23,7 @@ from migrator.adapters.output.plan_document import plan_document
 from migrator.adapters.output.record_document import verification_document
 from migrator.adapters.output.report_document import report_document
 from migrator.adapters.output.status_document import status_document
-from migrator.adapters.output.terminal import print_document, renderables
+from migrator.adapters.output.tables import print_document, renderables
 from migrator.domain.paths import percent_unescape, show
 from tests.contracts.plans import small_plan
 from tests.unit.output.facts import report, verification
