@@ -1,1 +1,133 @@
-"""The only place that knows every adapter."""
+"""The only place that knows every adapter: from a site to the ports that the stages ask for."""
+
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from migrator.adapters.catalog.manifest import ManifestDirectories
+from migrator.adapters.catalog.store import CatalogDirectories
+from migrator.adapters.catalog.usage import CatalogQueryFiles
+from migrator.adapters.clock import SystemClock
+from migrator.adapters.engines.rsync import RsyncEngine
+from migrator.adapters.engines.rsync_features import ask, locate
+from migrator.adapters.executors.activity import ProcActivity
+from migrator.adapters.executors.local import LocalExecutor
+from migrator.adapters.executors.process import LocalProcesses
+from migrator.adapters.filesystems.gluster import GlusterCommands, GlusterSource
+from migrator.adapters.filesystems.posix import PosixSource
+from migrator.adapters.filesystems.target import MountedTarget
+from migrator.adapters.ledger.locks import FlockLocks
+from migrator.adapters.ledger.sqlite import SqliteLedger, open_ledger
+from migrator.adapters.output.run_files import DirectoryRunFiles
+from migrator.adapters.plans.chunk_lists import ChunkListFiles
+from migrator.adapters.plans.documents import PlanFiles
+from migrator.config.site import Site
+from migrator.domain.errors import UsageError
+from migrator.domain.site import TargetCapabilities
+from migrator.ports.clock import Clock
+from migrator.ports.processes import Processes
+
+
+def new_token() -> str:
+    """A random token for one attempt."""
+    return secrets.token_hex(16)
+
+
+class Wiring:
+    """The adapters of one site, made when they are asked for. File systems are opened anew for every call."""
+
+    def __init__(self, site: Site, *, clock: Clock | None = None, processes: Processes | None = None) -> None:
+        self.site = site
+        self.clock = clock or SystemClock()
+        self.processes = processes or LocalProcesses()
+
+    @property
+    def source_root(self) -> bytes:
+        """Where the source is mounted."""
+        return os.fsencode(self.site.source.mount)
+
+    @property
+    def target_root(self) -> bytes:
+        """Where the trees go."""
+        return os.fsencode(self.site.target.root)
+
+    @property
+    def temp_dir(self) -> Path:
+        """Where queries spill what does not fit into memory."""
+        return self.site.site.state_dir / "tmp"
+
+    def ledger(self, *, create: bool = False, read_only: bool = False) -> SqliteLedger:
+        """The ledger; the caller closes it. Raises UsageError where there is none."""
+        return open_ledger(self.site.ledger_file, create=create, read_only=read_only)
+
+    def locks(self) -> FlockLocks:
+        """The locks of the site."""
+        return FlockLocks(self.site.site.state_dir / "locks", self.clock)
+
+    @contextmanager
+    def source(self) -> Iterator[PosixSource | GlusterSource]:
+        """The source, for the length of the block."""
+        section = self.site.source
+        filesystem: PosixSource | GlusterSource
+        if section.kind == "gluster":
+            if section.volume is None:
+                raise UsageError("[source] volume is missing", hint="name the Gluster volume in site.toml")
+            commands = GlusterCommands(self.processes, self.clock, volume=section.volume, gluster=section.gluster)
+            filesystem = GlusterSource(self.source_root, commands, volume=section.volume)
+        else:
+            filesystem = PosixSource(self.source_root)
+        try:
+            yield filesystem
+        finally:
+            filesystem.close()
+
+    @contextmanager
+    def target(self, capabilities: TargetCapabilities | None = None) -> Iterator[MountedTarget]:
+        """The target, for the length of the block; `capabilities` as the ledger has them."""
+        filesystem = MountedTarget(self.target_root, capabilities)
+        try:
+            yield filesystem
+        finally:
+            filesystem.close()
+
+    def catalogs(self) -> CatalogDirectories:
+        """The catalogs, for writing."""
+        return CatalogDirectories(self.site.catalogs_dir, temp_dir=self.temp_dir)
+
+    def catalog_queries(self) -> CatalogQueryFiles:
+        """The catalogs, for planning."""
+        return CatalogQueryFiles(self.site.catalogs_dir, temp_dir=self.temp_dir)
+
+    def manifests(self) -> ManifestDirectories:
+        """The manifests."""
+        return ManifestDirectories(self.site.manifests_dir, catalogs_dir=self.site.catalogs_dir, temp_dir=self.temp_dir)
+
+    def plans(self, site_id: str | None) -> PlanFiles:
+        """The plan documents; `site_id` None: of any site, for looking at them."""
+        return PlanFiles(self.site.site.plans_dir, site_id=site_id)
+
+    def chunk_lists(self) -> ChunkListFiles:
+        """The chunk lists beside the plans, and those of split chunks."""
+        return ChunkListFiles(self.site.site.plans_dir, splits_dir=self.site.site.state_dir / "splits")
+
+    def run_files(self) -> DirectoryRunFiles:
+        """Run directories."""
+        return DirectoryRunFiles(self.site.runs_dir)
+
+    def activity(self) -> ProcActivity:
+        """Whether streams still do something."""
+        return ProcActivity()
+
+    def executor(self) -> LocalExecutor:
+        """Streams on this machine."""
+        return LocalExecutor(self.processes, source_root=self.source_root, target_root=self.target_root)
+
+    async def engine(self, name: str) -> RsyncEngine:
+        """The engine of that name. Raises UsageError for one that this version has not, ToolFailed."""
+        if name != "rsync":
+            raise UsageError(f"this version has no engine {name!r}", hint="use `--engine rsync`, or leave it out")
+        program = locate("rsync")
+        features = await ask(self.processes, program)
+        return RsyncEngine(program=program, features=features, privileged=os.geteuid() == 0)

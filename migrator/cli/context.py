@@ -16,6 +16,8 @@ import click
 from rich.console import Console
 
 from migrator import __version__
+from migrator.config.load import load_site
+from migrator.config.site import Site
 from migrator.domain.errors import ExitCode, Interrupted, MigratorError
 
 Result = TypeVar("Result")
@@ -83,7 +85,6 @@ def run_to_end(work: Coroutine[Any, Any, Result], *, when_interrupted: str) -> R
     return asyncio.run(supervised())
 
 
-
 def _crash_report(site_file: Path) -> str:
     """Keep the traceback of a defect where its author can be sent it; the user sees one sentence."""
     with tempfile.NamedTemporaryFile(
@@ -130,3 +131,11 @@ def verb(function: Callable[..., ExitCode]) -> Callable[..., None]:
         raise click.exceptions.Exit(int(code))
 
     return command
+
+
+def open_site(invocation: Invocation) -> Site:
+    """The site that site.toml describes. Raises UsageError with every mistake in it."""
+    site = load_site(invocation.site_file)
+    if site.without_effect and not invocation.as_json:
+        click.echo(f"migrator: without effect in this version: {', '.join(site.without_effect)}", err=True)
+    return site

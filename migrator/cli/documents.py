@@ -1,0 +1,80 @@
+"""The small results of the verbs that prepare and rehearse, as documents for people."""
+
+from migrator.adapters.output.document import (
+    Block,
+    Document,
+    Section,
+    clean,
+    facts,
+    figure,
+    paragraph,
+    table,
+    text,
+)
+from migrator.domain.lab import LabKind, LabState
+from migrator.domain.paths import show
+from migrator.domain.units import format_count, format_duration, format_size
+from migrator.stages.init import InitResult
+from migrator.stages.lab.churn import ChurnSummary
+
+
+def init_document(result: InitResult) -> Document:
+    """What `init` did."""
+    return Document(
+        title="Site",
+        subtitle=clean(result.site_id),
+        sections=(
+            Section(
+                title="Recorded",
+                blocks=(
+                    facts(
+                        [
+                            ("source", f"{result.source.filesystem} from {result.source.mounted_from}"),
+                            ("target", f"{result.target.filesystem} from {result.target.mounted_from}"),
+                        ]
+                    ),
+                    paragraph("; ".join(result.done) if result.done else "everything had been done before"),
+                    *(paragraph(note, alert=True) for note in result.notes),
+                ),
+            ),
+        ),
+    )
+
+
+def lab_document(state: LabState) -> Document:
+    """What a lab is, and what to do with it."""
+    pairs = [("source", show(state.source)), ("target", show(state.target)), ("site.toml", show(state.site_file))]
+    if state.spec.kind is LabKind.GLUSTER:
+        pairs.insert(
+            0, ("volume", f"{state.spec.volume_type} of {len(state.bricks)} bricks on {len(state.hosts)} hosts")
+        )
+    pairs += [
+        ("user trees", format_count(len(state.trees))),
+        ("files", format_count(state.files)),
+        ("bytes", format_size(state.data_bytes)),
+    ]
+    blocks: list[Block] = [facts(pairs), *(paragraph(note) for note in state.notes)]
+    blocks.append(paragraph(f"Next: export MIGRATOR_SITE={show(state.site_file)}; migrator init; migrator doctor"))
+    return Document(
+        title="Lab",
+        subtitle=show(state.spec.directory),
+        sections=(Section(title="What there is", blocks=tuple(blocks)),),
+    )
+
+
+def churn_document(summary: ChurnSummary, journal: bytes) -> Document:
+    """What a churn did."""
+    rows = [(kind, format_count(count)) for kind, count in sorted(summary.operations.items())]
+    return Document(
+        title="Churn",
+        subtitle=f"{format_duration(summary.duration_s)}; every path is in {show(journal)}",
+        sections=(
+            Section(
+                title="Operations",
+                blocks=(
+                    table("", [text("operation"), figure("count")], rows),
+                    paragraph(f"{format_count(summary.refused)} were refused by the file system."),
+                ),
+            ),
+        ),
+    )

@@ -1,0 +1,167 @@
+"""The rehearsal: `lab up`, `lab down`, `lab churn`."""
+
+import asyncio
+import os
+import signal
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from migrator.adapters.clock import SystemClock
+from migrator.adapters.executors.process import LocalProcesses
+from migrator.cli.context import Invocation, run_to_end, verb
+from migrator.cli.documents import churn_document, lab_document
+from migrator.cli.migrate import SIZE
+from migrator.cli.present import present
+from migrator.domain.errors import ExitCode
+from migrator.domain.lab import LabKind, LabSpec, VolumeType
+from migrator.stages.lab.churn import ChurnSummary, lab_churn
+from migrator.stages.lab.down import lab_down
+from migrator.stages.lab.machine import why_no_cluster
+from migrator.stages.lab.record import read_record
+from migrator.stages.lab.up import lab_up
+
+_DEFAULTS = LabSpec(directory=b"/var/tmp/migrator-lab")
+_DIRECTORY = click.option(
+    "--dir",
+    "directory",
+    type=click.Path(path_type=Path),
+    default=Path(os.fsdecode(_DEFAULTS.directory)),
+    show_default=True,
+    help="Where the lab lives.",
+)
+
+
+@click.group("lab")
+def lab() -> None:
+    """A rehearsal on this machine: a real GlusterFS cluster with invented users."""
+
+
+@lab.command("up")
+@_DIRECTORY
+@click.option(
+    "--kind",
+    type=click.Choice([kind.value for kind in LabKind]),
+    help="A Gluster cluster, or plain directories (default: what this machine can run).",
+)
+@click.option("--hosts", type=int, default=_DEFAULTS.hosts, show_default=True, help="Brick servers.")
+@click.option("--bricks", type=int, default=_DEFAULTS.bricks_per_host, show_default=True, help="Bricks per server.")
+@click.option(
+    "--brick-size", type=SIZE, default=_DEFAULTS.brick_size_bytes, help="Size of a brick, sparse (default: 2GiB)."
+)
+@click.option(
+    "--target-size", type=SIZE, default=_DEFAULTS.target_size_bytes, help="Size of the target (default: 4GiB)."
+)
+@click.option(
+    "--type",
+    "volume_type",
+    type=click.Choice([kind.value for kind in VolumeType]),
+    default=_DEFAULTS.volume_type.value,
+    show_default=True,
+    help="How the volume spreads files.",
+)
+@click.option("--users", type=int, default=_DEFAULTS.users, show_default=True, help="Invented users.")
+@click.option("--files", type=int, default=_DEFAULTS.files, show_default=True, help="Files of all users together.")
+@click.option("--data", type=SIZE, default=_DEFAULTS.data_bytes, help="Bytes of all users together (default: 384MiB).")
+@click.option("--seed", type=int, default=_DEFAULTS.seed, show_default=True, help="Equal seeds give equal trees.")
+@verb
+def up_command(
+    invocation: Invocation,
+    *,
+    directory: Path,
+    kind: str | None,
+    hosts: int,
+    bricks: int,
+    brick_size: int,
+    target_size: int,
+    volume_type: str,
+    users: int,
+    files: int,
+    data: int,
+    seed: int,
+) -> ExitCode:
+    """Bring a lab up and fill it with users' trees; writes its site.toml."""
+    obstacle = None if kind else why_no_cluster()
+    chosen = LabKind(kind) if kind else (LabKind.POSIX if obstacle else LabKind.GLUSTER)
+    if obstacle:
+        click.echo(f"migrator: no Gluster cluster can run here ({obstacle}): plain directories instead", err=True)
+    spec = LabSpec(
+        directory=os.fsencode(directory.absolute()),
+        kind=chosen,
+        hosts=hosts,
+        bricks_per_host=bricks,
+        brick_size_bytes=brick_size,
+        target_size_bytes=target_size,
+        volume_type=VolumeType(volume_type),
+        users=users,
+        files=files,
+        data_bytes=data,
+        seed=seed,
+    )
+    state = run_to_end(
+        lab_up(spec, LocalProcesses(), SystemClock(), on_step=lambda step: click.echo(f"lab: {step}", err=True)),
+        when_interrupted="what was built has been taken down again",
+    )
+    present(invocation, state, lab_document(state))
+    return ExitCode.DONE
+
+
+@lab.command("down")
+@_DIRECTORY
+@verb
+def down_command(invocation: Invocation, directory: Path) -> ExitCode:
+    """End everything that the lab is made of, also after a crash, and remove its directory."""
+    there = run_to_end(
+        lab_down(os.fsencode(directory.absolute()), LocalProcesses(), SystemClock()),
+        when_interrupted="run `migrator lab down` again: it goes on",
+    )
+    if invocation.as_json:
+        click.echo('{"removed": true}' if there else '{"removed": false}')
+    else:
+        click.echo(f"The lab in {directory} is gone." if there else f"There is no lab in {directory}.")
+    return ExitCode.DONE
+
+
+@lab.command("churn")
+@_DIRECTORY
+@click.option("--rate", type=click.FloatRange(min=0.01), default=20.0, show_default=True, help="Operations per second.")
+@click.option("--seed", type=int, default=1, show_default=True, help="Equal seeds draw equal operations.")
+@click.option("--tree", "trees", multiple=True, metavar="PATH", help="Only in this user tree; repeatable.")
+@click.option("--operations", type=click.IntRange(min=1), help="Stop after so many (default: at Ctrl-C).")
+@click.option("--journal", type=click.Path(path_type=Path), help="Where every touched path goes (default: in the lab).")
+@verb
+def churn_command(
+    invocation: Invocation,
+    *,
+    directory: Path,
+    rate: float,
+    seed: int,
+    trees: Sequence[str],
+    operations: int | None,
+    journal: Path | None,
+) -> ExitCode:
+    """Write, rename, link and delete in users' trees until stopped, with a journal of every path."""
+    state = read_record(os.fsencode(directory.absolute()))
+    where = os.fsencode(journal.absolute()) if journal else state.spec.directory + b"/churn.jsonl"
+    chosen = tuple(os.fsencode(tree) for tree in trees) or state.trees
+
+    async def work() -> ChurnSummary:
+        stop = asyncio.Event()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(number, stop.set)
+        return await lab_churn(
+            state.source,
+            chosen,
+            journal=where,
+            rate_per_s=rate,
+            seed=seed,
+            clock=SystemClock(),
+            stop=stop,
+            operations=operations,
+        )
+
+    click.echo("lab: churning; Ctrl-C stops it", err=True)
+    summary = asyncio.run(work())
+    present(invocation, summary, churn_document(summary, where))
+    return ExitCode.DONE

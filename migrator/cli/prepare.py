@@ -1,0 +1,76 @@
+"""Before anything moves: `init` and `doctor`."""
+
+import os
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from migrator import bootstrap
+from migrator.adapters.filesystems.mountinfo import read_mounts
+from migrator.cli.context import Invocation, open_site, verb
+from migrator.cli.documents import init_document
+from migrator.cli.present import present
+from migrator.domain.errors import ExitCode, UsageError
+from migrator.stages.init import InitRequest, draft_site, make_state_directory, record_site, write_site_file
+
+_PATH = click.Path(path_type=Path)
+
+
+@click.command("init")
+@click.option("--source-mount", type=_PATH, help="Where the source is mounted (default: found among the mounts).")
+@click.option("--target-mount", type=_PATH, help="Where the target is mounted (default: found among the mounts).")
+@click.option(
+    "--trees", multiple=True, metavar="GLOB", help="Directories that move as one unit, as in 'home/*'; repeatable."
+)
+@click.option("--name", metavar="NAME", help="The site's name.")
+@click.option("--state-dir", type=_PATH, help="Where ledger, catalogs, manifests and logs go: a local disk.")
+@click.option("--volume", metavar="NAME", help="The Gluster volume (default: what is mounted at the source).")
+@click.option("--gluster", metavar="COMMAND", help="The gluster command to ask, where it is not on this host's PATH.")
+@click.option("--inodes-free", type=int, help="How many files the target can take, where it does not tell.")
+@verb
+def init_command(
+    invocation: Invocation,
+    *,
+    source_mount: Path | None,
+    target_mount: Path | None,
+    trees: Sequence[str],
+    name: str | None,
+    state_dir: Path | None,
+    volume: str | None,
+    gluster: str | None,
+    inodes_free: int | None,
+) -> ExitCode:
+    """Write site.toml, create the ledger, record both file systems; may be called again."""
+    request = InitRequest(
+        source_mount=source_mount,
+        target_mount=target_mount,
+        trees=tuple(trees),
+        name=name,
+        state_dir=state_dir,
+        volume=volume,
+        gluster=gluster,
+        inodes_free=inodes_free,
+    )
+    file = invocation.site_file
+    if not os.path.lexists(file):
+        write_site_file(file, draft_site(request, read_mounts()))
+        click.echo(f"migrator: wrote {file}", err=True)
+    elif request.names_anything:
+        raise UsageError(
+            f"{file} is there already; init does not overwrite it",
+            hint="edit it, then run `migrator init` without options: it completes what is missing",
+        )
+    site = open_site(invocation)
+    wiring = bootstrap.Wiring(site)
+    make_state_directory(site)
+    with wiring.source() as source, wiring.target() as target, wiring.ledger(create=True) as ledger:
+        result = record_site(
+            site, source=source, target=target, ledger=ledger, clock=wiring.clock, new_site_id=lambda: str(uuid.uuid4())
+        )
+    present(invocation, result, init_document(result))
+    return ExitCode.DONE
+
+
+COMMANDS = (init_command,)

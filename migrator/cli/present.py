@@ -1,0 +1,27 @@
+"""A result in the form that was asked for."""
+
+from collections.abc import Sequence
+
+import click
+
+from migrator.adapters.output.document import Document
+from migrator.adapters.output.json_form import to_json
+from migrator.adapters.output.terminal import print_document
+from migrator.cli.context import Invocation
+
+
+def present(invocation: Invocation, value: object, document: Document) -> None:
+    """Print a result on standard output: the value as JSON, or its document as tables."""
+    if invocation.as_json:
+        click.echo(to_json(value), nl=False)
+    else:
+        print_document(invocation.console, document)
+
+
+def present_all(invocation: Invocation, values: Sequence[object], documents: Sequence[Document]) -> None:
+    """Print several results: one JSON list, or their documents one below the other."""
+    if invocation.as_json:
+        click.echo(to_json(values), nl=False)
+        return
+    for document in documents:
+        print_document(invocation.console, document)
