@@ -107,6 +107,11 @@ class Walk:
         for thread in self._threads:
             thread.join(wait_s)
 
+    def join(self) -> None:
+        """Wait until every directory is done, or the walk has failed."""
+        for thread in self._threads:
+            thread.join()
+
     def abandon(self) -> None:
         """Leave the catalog open for a later scan; threads that still hang can no longer write to it."""
         with self._writing:

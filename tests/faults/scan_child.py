@@ -1,0 +1,49 @@
+"""One scan in a process of its own, to be killed: `python -m tests.faults.scan_child DIRECTORY HANG_AFTER`.
+
+After HANG_AFTER directories every thread stands still, and `standing` is printed; with a negative number none does.
+"""
+
+import os
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+from migrator.adapters.filesystems.posix import PosixSource
+from migrator.ports.filesystem import Block
+from tests.scan_site import ScanSite
+
+
+class Hanging(PosixSource):
+    """Stands still at a directory, or after half of its blocks."""
+
+    def __init__(self, root: bytes, hang_after: int) -> None:
+        super().__init__(root)
+        self._left = hang_after
+        self._counting = threading.Lock()
+
+    def read_directory(self, path: bytes, *, block_entries: int = 4096) -> Iterator[Block]:
+        for number, block in enumerate(super().read_directory(path, block_entries=3)):
+            if number == 1:
+                self._step()
+            yield block
+        self._step()
+
+    def _step(self) -> None:
+        with self._counting:
+            self._left -= 1
+            standing = self._left == 0
+        if standing:
+            print("standing", flush=True)
+            threading.Event().wait()
+
+
+def main() -> None:
+    site = ScanSite(Path(sys.argv[1]))
+    source = Hanging(os.fsencode(site.root), int(sys.argv[2]))
+    site.scan(source=source, max_part_rows=8)
+    print("done", flush=True)
+
+
+if __name__ == "__main__":
+    main()
