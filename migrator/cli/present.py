@@ -6,7 +6,7 @@ import click
 
 from migrator.adapters.output.document import Document
 from migrator.adapters.output.json_form import to_json
-from migrator.adapters.output.terminal import print_document
+from migrator.adapters.output.tables import print_document
 from migrator.cli.context import Invocation
 
 
