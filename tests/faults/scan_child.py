@@ -1,6 +1,6 @@
 """One scan in a process of its own, to be killed: `python -m tests.faults.scan_child DIRECTORY HANG_AFTER`.
 
-After HANG_AFTER directories every thread stands still, and `standing` is printed; with a negative number none does.
+After HANG_AFTER directories (or halves of them) one thread stands still, and `standing` is printed.
 """
 
 import os
@@ -34,7 +34,7 @@ class Hanging(PosixSource):
             self._left -= 1
             standing = self._left == 0
         if standing:
-            print("standing", flush=True)
+            os.write(1, b"standing\n")
             threading.Event().wait()
 
 
@@ -42,7 +42,7 @@ def main() -> None:
     site = ScanSite(Path(sys.argv[1]))
     source = Hanging(os.fsencode(site.root), int(sys.argv[2]))
     site.scan(source=source, max_part_rows=8)
-    print("done", flush=True)
+    os.write(1, b"done\n")
 
 
 if __name__ == "__main__":
