@@ -103,8 +103,8 @@ class ChunkListFiles:
             # A chunk lies in one row group, so that nothing has to be carried from one to the next.
             for group in range(parquet.metadata.num_row_groups):
                 table = parquet.read_row_group(group, columns=["chunk", "kind", "tree", "size"])
-                sums = table.group_by(["chunk", "kind", "tree"], use_threads=False)
-                for row in sums.aggregate([("size", "sum"), ("size", "count")]).to_pylist():
+                sums = table.group_by(["chunk", "kind", "tree"]).aggregate([("size", "sum"), ("size", "count")])
+                for row in sums.sort_by("chunk").to_pylist():
                     yield Chunk(
                         number=row["chunk"],
                         kind=ChunkKind(row["kind"]),
