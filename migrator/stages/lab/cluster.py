@@ -136,11 +136,17 @@ async def make_pool(state: LabState, tools: LabTools, clock: Clock) -> None:
     first, *others = state.hosts
     for host in others:
         await tools.on_host(first, *_GLUSTER, "peer", "probe", host.address)
+    await wait_for_pool(state, tools, clock)
+
+
+async def wait_for_pool(state: LabState, tools: LabTools, clock: Clock) -> None:
+    """Return when every host sees every other one."""
+    others = len(state.hosts) - 1
 
     async def connected_from(host: LabHost) -> str | None:
         answer = await tools.on_host(host, *_GLUSTER, "--xml", "peer", "status")
         count = min(answer.count(b"<connected>1</connected>"), answer.count(b"<state>3</state>"))
-        return None if count == len(others) else f"host {host.number} sees {count} of {len(others)} peers"
+        return None if count == others else f"host {host.number} sees {count} of {others} peers"
 
     for host in state.hosts:
         await until(lambda host=host: connected_from(host), clock=clock, deadline_s=_START_DEADLINE_S)  # type: ignore[misc]
@@ -194,6 +200,11 @@ async def mount_source(state: LabState, tools: LabTools, clock: Clock) -> None:
     completed = await tools.attempt(*argv)
     if completed.exit_code:
         raise tool_failed(argv, completed)
+    await wait_for_client(state, clock)
+
+
+async def wait_for_client(state: LabState, clock: Clock) -> None:
+    """Return when the mount has reached every brick: before that it shows fewer files, and no error."""
     count = len(volume_bricks(state))
 
     async def reached() -> str | None:

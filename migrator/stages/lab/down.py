@@ -10,7 +10,7 @@ from migrator.domain.lab import LabPhase, LabState
 from migrator.domain.paths import show
 from migrator.ports.clock import Clock
 from migrator.ports.processes import Processes
-from migrator.stages.lab.machine import loops_beneath, mounts_beneath, namespace_exists, processes_in
+from migrator.stages.lab.machine import MountedHere, loops_beneath, mounts_beneath, namespace_exists, processes_in
 from migrator.stages.lab.record import read_record, write_record
 from migrator.stages.lab.removal import remove_tree
 from migrator.stages.lab.tools import LabTools
@@ -18,6 +18,7 @@ from migrator.stages.lab.waiting import until
 
 _GRACE_S = 3.0
 _UNMOUNT_TIMEOUT_S = 10.0
+_UNMOUNT_DEADLINE_S = 10.0
 _DEADLINE_S = 60.0
 _ASIDE = b".migrator-lab-"
 
@@ -54,8 +55,7 @@ async def lab_down(directory: bytes, processes: Processes, clock: Clock) -> bool
         await tools.attempt("umount", mounted.point, timeout_s=_UNMOUNT_TIMEOUT_S)
     await _end_processes(state, processes, clock)
     for mounted in mounts_beneath(directory):
-        # The client of a FUSE mount has ended: nobody can write to what somebody may still have open there.
-        await tools.attempt("umount", "--lazy", mounted.point, timeout_s=_UNMOUNT_TIMEOUT_S)
+        await _unmount(mounted, tools, clock)
     for name in state.namespaces:
         if namespace_exists(name):
             await tools.run("ip", "netns", "delete", name)
@@ -65,6 +65,21 @@ async def lab_down(directory: bytes, processes: Processes, clock: Clock) -> bool
     _path(directory).rename(_path(aside_name(directory, state.token)))
     _remove_what_is_aside(directory)
     return True
+
+
+async def _unmount(mounted: MountedHere, tools: LabTools, clock: Clock) -> None:
+    if mounted.kind.startswith(b"fuse"):
+        # Its client has ended: what somebody still has open there leads nowhere.
+        await tools.attempt("umount", "--lazy", mounted.point, timeout_s=_UNMOUNT_TIMEOUT_S)
+        return
+
+    async def unmounted() -> str | None:
+        completed = await tools.attempt("umount", mounted.point, timeout_s=_UNMOUNT_TIMEOUT_S)
+        return (
+            None if completed.exit_code == 0 else f"{show(mounted.point)} is in use by a process that is not the lab's"
+        )
+
+    await until(unmounted, clock=clock, deadline_s=_UNMOUNT_DEADLINE_S)
 
 
 async def _nothing_left(directory: bytes) -> str | None:

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self
 
-
 # O_PATH: no message to the servers of a network file system, so a deep path costs little.
 _PLACE = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 

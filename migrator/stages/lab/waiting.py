@@ -19,7 +19,9 @@ async def until(check: Callable[[], Awaitable[str | None]], *, clock: Clock, dea
     while (reason := await check()) is not None:
         if clock.monotonic_s() > end_s:
             raise ToolFailed(
-                f"after {deadline_s:.0f} s: {reason}", cause="this machine is very busy, or Gluster is broken"
+                f"{reason}, after {deadline_s:.0f} s of waiting",
+                cause="this machine is very busy, Gluster is broken, or somebody has a file or a shell open in the lab",
+                hint="end what uses the lab, then call `migrator lab down`: it may be called again",
             )
         await clock.sleep(_POLL_S)
 
