@@ -1,0 +1,244 @@
+"""`doctor`: everything that should be known before a migration begins, each finding with its fix.
+
+It changes nothing but this: where the target is the recorded one, it tries out in a directory of its own what the target
+keeps of a file, and writes that into the ledger.
+"""
+
+import errno
+import os
+import shutil
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from migrator.config.site import Site
+from migrator.decide.site_checks import (
+    check_capabilities,
+    check_clock,
+    check_health,
+    check_mount,
+    check_source_acls,
+    check_state_directory,
+    check_target_room,
+    check_unused_keys,
+)
+from migrator.decide.site_draft import MountFacts, mount_showing
+from migrator.decide.site_guards import mount_problems
+from migrator.decide.tool_checks import check_confinement, check_gluster, check_python, check_rsync, check_user
+from migrator.domain.brick import SourceHealth
+from migrator.domain.entry import ACL_ACCESS
+from migrator.domain.errors import ToolFailed
+from migrator.domain.events import Event, EventKind, Severity
+from migrator.domain.finding import Finding, failure, ok
+from migrator.domain.site import Capacity, MountIdentity, TargetCapabilities
+from migrator.ports.clock import Clock
+from migrator.ports.filesystem import FileSystem, SourceFileSystem, TargetFileSystem
+from migrator.ports.ledger import Ledger, SiteRecord
+from migrator.ports.processes import Command, Processes
+from migrator.stages.run.blocking import Blocking
+
+Answer = TypeVar("Answer")
+
+_LOOK_TIMEOUT_S = 30.0
+_PROBE_TIMEOUT_S = 300.0
+_VERSION_TIMEOUT_S = 30.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DoctorWorld:
+    """What `doctor` looks at. `ledger` is None before `init`; `mounts` are this machine's, now.
+
+    `confinement_problem` says of a program why no stream of it could be confined here, None where it can.
+    """
+
+    site: Site
+    source: SourceFileSystem
+    target: TargetFileSystem
+    ledger: Ledger | None
+    processes: Processes
+    clock: Clock
+    blocking: Blocking
+    mounts: Sequence[MountFacts]
+    confinement_problem: Callable[[bytes], Awaitable[str | None]]
+    find_program: Callable[[str], str | None] = shutil.which
+    euid: int | None = None
+
+
+async def examine(world: DoctorWorld) -> tuple[Finding, ...]:
+    """All findings, in the order in which they are best mended. May be called at any time, also while a run goes on.
+
+    A file system that does not answer is a finding after half a minute. Raises LedgerCorrupt and what the ledger raises.
+    """
+    record = world.ledger.site.read() if world.ledger is not None else None
+    findings = [*await _tools(world), *check_unused_keys(world.site.without_effect), *_users_map(world.site)]
+    findings += _state_directory(world)
+    findings.append(check_clock(world.clock.now_s(), _last_event_s(world.ledger)))
+    source_room = await _source(world, record, findings)
+    await _target(world, record, source_room, findings)
+    return tuple(findings)
+
+
+async def _tools(world: DoctorWorld) -> list[Finding]:
+    euid = os.geteuid() if world.euid is None else world.euid
+    site, rsync = world.site, world.find_program("rsync")
+    major, minor, micro = sys.version_info[:3]
+    findings = [check_python((major, minor, micro)), check_rsync(rsync, await _version_output(world, rsync))]
+    gluster = check_gluster(site.source.kind, site.source.gluster, world.find_program(site.source.gluster))
+    findings += [gluster] if gluster else []
+    findings.append(check_user(euid))
+    if rsync is not None:
+        problem = await world.confinement_problem(os.fsencode(rsync)) if euid == 0 else None
+        findings.append(check_confinement(euid, problem))
+    return findings
+
+
+async def _version_output(world: DoctorWorld, program: str | None) -> bytes | None:
+    if program is None:
+        return None
+    command = Command(argv=(os.fsencode(program), b"--version"), timeout_s=_VERSION_TIMEOUT_S)
+    try:
+        completed = await world.processes.run(command)
+    except ToolFailed:
+        return None
+    return completed.stdout if completed.exit_code == 0 else None
+
+
+def _users_map(site: Site) -> list[Finding]:
+    if site.users.map is None:
+        return []
+    if site.users.map.is_file():
+        return [ok("users map", str(site.users.map))]
+    return [failure("users map", f"{site.users.map} is missing", "write it, or take [users] map out of site.toml")]
+
+
+def _state_directory(world: DoctorWorld) -> list[Finding]:
+    directory = os.fsencode(os.path.realpath(world.site.site.state_dir))
+    mount = mount_showing(world.mounts, directory)
+    try:
+        room = os.statvfs(_existing(directory))
+        free_bytes = room.f_bavail * room.f_frsize
+    except OSError:
+        free_bytes = None
+    # By their names alone: a mount that hangs must not hang this check.
+    roots = (("source", world.source.root), ("target", world.target.root))
+    return check_state_directory(
+        directory, filesystem=mount.filesystem if mount else None, free_bytes=free_bytes, roots=roots
+    )
+
+
+def _real(path: bytes) -> bytes:
+    return os.path.realpath(path)
+
+
+def _existing(directory: bytes) -> bytes:
+    """The directory, or the one above it that is there: the state directory is made by `init`."""
+    path = Path(os.fsdecode(directory))
+    return os.fsencode(next(place for place in (path, *path.parents) if place.exists()))
+
+
+def _last_event_s(ledger: Ledger | None) -> float | None:
+    events = ledger.events.latest(1) if ledger is not None else ()
+    return events[0].at_s if events else None
+
+
+async def _source(world: DoctorWorld, record: SiteRecord | None, findings: list[Finding]) -> Capacity | None:
+    """Add the findings about the source; returns its room, which says what it has in use, where that can be told."""
+    identity, error = await _ask(world, world.source.identity)
+    kind = world.site.source.kind
+    findings.append(check_mount("source", kind, record.source if record else None, identity, error))
+    health, error = await _health(world)
+    findings += check_health(health, error)
+    if identity is None:
+        return None
+    findings.append(check_source_acls(shown=await _shows_acls(world, world.source)))
+    root = _real(world.source.root)
+    mount = mount_showing(world.mounts, root)
+    if mount is None or mount.point != root:
+        return None  # a plain directory: what its disk has in use says nothing
+    room, _ = await _ask(world, world.source.capacity)
+    return room
+
+
+async def _health(world: DoctorWorld) -> tuple[SourceHealth | None, str]:
+    try:
+        return await world.source.health(), ""
+    except (OSError, ToolFailed) as error:
+        return None, str(error)
+
+
+async def _shows_acls(world: DoctorWorld, filesystem: FileSystem) -> bool | None:
+    """A mount without ACLs answers a question for one with ENOTSUP, one with ACLs that there is none (ENODATA)."""
+
+    def ask() -> bool | None:
+        try:
+            os.getxattr(filesystem.root, os.fsdecode(ACL_ACCESS))
+        except OSError as error:
+            return {errno.ENODATA: True, errno.ENOTSUP: False}.get(error.errno or 0)
+        return True
+
+    shown, _ = await _ask(world, ask)
+    return shown
+
+
+async def _target(
+    world: DoctorWorld, record: SiteRecord | None, source_room: Capacity | None, findings: list[Finding]
+) -> None:
+    identity, error = await _ask(world, world.target.identity)
+    kind = world.site.target.kind
+    findings.append(check_mount("target", kind, record.target if record else None, identity, error))
+    if identity is None:
+        return
+    room, error = await _ask(world, world.target.capacity)
+    findings += check_target_room(
+        room,
+        source_room,
+        inodes_free=world.site.target.inodes_free,
+        reserve_bytes=world.site.transfer.reserve_bytes,
+        error=error,
+    )
+    if record is None or world.ledger is None:
+        findings.append(failure("target keeps", "not known before `init`", "run `migrator init`, then this again"))
+        return
+    findings += await _capabilities(world, world.ledger, record, identity)
+
+
+async def _capabilities(
+    world: DoctorWorld, ledger: Ledger, record: SiteRecord, identity: MountIdentity
+) -> Sequence[Finding]:
+    if mount_problems(record.target, identity):
+        return check_capabilities(None, record.capabilities, "nothing is tried out on another file system")
+    probed, error = await _ask(world, world.target.probe, timeout_s=_PROBE_TIMEOUT_S)
+    if probed is not None:
+        _record(world, ledger, record, probed)
+    return check_capabilities(probed, record.capabilities, error)
+
+
+def _record(world: DoctorWorld, ledger: Ledger, record: SiteRecord, probed: TargetCapabilities) -> None:
+    at_s = world.clock.now_s()
+    ledger.site.record_capabilities(probed, at_s)
+    if probed == record.capabilities:
+        return
+    first = record.capabilities is None
+    ledger.events.add(
+        Event(
+            at_s=at_s,
+            kind=EventKind.CAPABILITIES_PROBED,
+            severity=Severity.INFO if first else Severity.WARNING,
+            subject="target",
+            message="found out what the target keeps" if first else "the target keeps other things than before",
+        )
+    )
+
+
+async def _ask(
+    world: DoctorWorld, question: Callable[[], Answer], *, timeout_s: float = _LOOK_TIMEOUT_S
+) -> tuple[Answer | None, str]:
+    """The answer of a file system, or None and the reason why there is none."""
+    try:
+        return await world.blocking(question, timeout_s=timeout_s), ""
+    except TimeoutError:
+        return None, f"no answer within {timeout_s:.0f} s"
+    except OSError as error:
+        return None, error.strerror or str(error)

@@ -1,0 +1,213 @@
+"""`doctor` on real directories and file systems, with the real rsync and a real ledger."""
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+
+from migrator.adapters.executors.local import LocalExecutor
+from migrator.adapters.executors.process import LocalProcesses
+from migrator.adapters.filesystems.mountinfo import read_mounts
+from migrator.adapters.filesystems.posix import PosixSource
+from migrator.adapters.filesystems.target import MountedTarget
+from migrator.adapters.ledger.sqlite import open_ledger
+from migrator.config.site import Site
+from migrator.domain.events import EventKind
+from migrator.domain.finding import Finding, FindingStatus
+from migrator.stages.doctor import DoctorWorld, examine
+from migrator.stages.run.blocking import DaemonThreads
+from tests.integration.test_init import SENTINEL, init, make_site
+from tests.xfs import XfsMount
+
+Answer = TypeVar("Answer")
+OK, FAILURE = FindingStatus.OK, FindingStatus.FAILURE
+
+
+class Now:
+    def now_s(self) -> float:
+        return 1_800_000_000.0
+
+    def monotonic_s(self) -> float:
+        return 0.0
+
+    async def sleep(self, duration_s: float) -> None:
+        raise AssertionError(duration_s)
+
+
+Change = Callable[[DoctorWorld], DoctorWorld]
+
+
+def doctor(site: Site, change: Change = lambda world: world) -> dict[str, list[Finding]]:
+    """The findings by their check."""
+    source, target = PosixSource(os.fsencode(site.source.mount)), MountedTarget(os.fsencode(site.target.root))
+    processes = LocalProcesses()
+    executor = LocalExecutor(processes, source_root=source.root, target_root=target.root)
+    ledger = open_ledger(site.ledger_file) if site.ledger_file.exists() else None
+    try:
+        world = DoctorWorld(
+            site=site,
+            source=source,
+            target=target,
+            ledger=ledger,
+            processes=processes,
+            clock=Now(),
+            blocking=DaemonThreads(),
+            mounts=read_mounts(),
+            confinement_problem=executor.problem,
+        )
+        found: dict[str, list[Finding]] = {}
+        for finding in asyncio.run(examine(change(world))):
+            assert finding.message
+            assert bool(finding.fix) == (finding.status is not OK)
+            found.setdefault(finding.check, []).append(finding)
+        return found
+    finally:
+        if ledger is not None:
+            ledger.close()
+        source.close()
+        target.close()
+
+
+def failures(found: dict[str, list[Finding]]) -> dict[str, str]:
+    return {
+        check: finding.message for check, findings in found.items() for finding in findings if finding.status is FAILURE
+    }
+
+
+@pytest.mark.needs_root
+def test_a_site_that_is_fit(scratch: Path, make_xfs: Callable[[], XfsMount]) -> None:
+    site = make_site(scratch, source=make_xfs().path, target=make_xfs().path)
+    site = replace(site, transfer=replace(site.transfer, reserve_bytes=1024))
+    init(site)
+    found = doctor(site)
+    assert failures(found) == {}
+    for check in (
+        "rsync",
+        "user",
+        "confinement",
+        "source mount",
+        "source ACLs",
+        "target mount",
+        "target keeps",
+        "clock",
+    ):
+        assert [finding.status for finding in found[check]] == [OK], check
+    assert sorted(os.listdir(site.target.root)) == [SENTINEL]
+    with open_ledger(site.ledger_file) as ledger:
+        record = ledger.site.read()
+        assert record is not None
+        assert record.capabilities is not None
+        assert record.capabilities.keeps_acls
+        assert record.capabilities_probed_at_s == 1_800_000_000.0
+        assert ledger.events.latest(1)[0].kind is EventKind.CAPABILITIES_PROBED
+    doctor(site)
+    with open_ledger(site.ledger_file) as ledger:
+        assert len(ledger.events.latest(10)) == 2
+        assert {event.kind for event in ledger.events.latest(10)} == {
+            EventKind.SITE_CREATED,
+            EventKind.CAPABILITIES_PROBED,
+        }
+
+
+def test_before_init_it_says_so_and_writes_nothing(tmp_path: Path) -> None:
+    site = make_site(tmp_path)
+    found = doctor(site)
+    assert {"source mount", "target mount", "target keeps"} <= set(failures(found))
+    assert "migrator init" in found["source mount"][0].fix
+    assert os.listdir(site.target.root) == []
+
+
+def test_another_file_system_in_place_of_the_target_is_told_and_not_written_to(tmp_path: Path) -> None:
+    site = make_site(tmp_path)
+    init(site)
+    site.target.root.rename(tmp_path / "away")
+    site.target.root.mkdir()
+    found = doctor(site)
+    assert "no sentinel" in failures(found)["target mount"]
+    assert "nothing is tried out on another file system" in failures(found)["target keeps"]
+    assert os.listdir(site.target.root) == []
+
+
+def test_a_missing_mount_is_told(tmp_path: Path) -> None:
+    site = make_site(tmp_path)
+    init(site)
+    site.source.mount.rename(tmp_path / "away")
+    assert "cannot be read: No such file or directory" in failures(doctor(site))["source mount"]
+
+
+@pytest.mark.needs_root
+def test_a_target_that_is_mounted_read_only_is_told(scratch: Path, xfs_source: XfsMount) -> None:
+    site = make_site(scratch, target=xfs_source.path)
+    init(site)
+    xfs_source.remount("ro")
+    found = failures(doctor(site))
+    assert found["target mount"] == "the target is mounted read-only"
+    assert "Read-only file system" in found["target keeps"]
+
+
+def test_a_missing_rsync_is_told(tmp_path: Path) -> None:
+    found = doctor(make_site(tmp_path), lambda world: replace(world, find_program=lambda _: None))
+    assert failures(found)["rsync"] == "rsync is missing"
+
+
+def program(directory: Path, text: str) -> str:
+    file = directory / "rsync"
+    file.write_text(f"#!/bin/sh\n{text}\n", encoding="utf-8")
+    file.chmod(0o755)
+    return str(file)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("echo 'rsync  version 3.0.9  protocol version 30'", "rsync 3.0.9 "),
+        ("exit 1", "does not tell its version"),
+        ("echo hello", "does not tell its version"),
+    ],
+)
+def test_an_rsync_that_does_not_serve_is_told(tmp_path: Path, text: str, said: str) -> None:
+    rsync = program(tmp_path, text)
+    found = doctor(make_site(tmp_path), lambda world: replace(world, find_program=lambda _: rsync, euid=1000))
+    assert said in failures(found)["rsync"]
+
+
+def test_streams_that_cannot_be_confined_are_told(tmp_path: Path) -> None:
+    async def problem(_: bytes) -> str | None:
+        return "namespace: Operation not permitted"
+
+    def change(world: DoctorWorld) -> DoctorWorld:
+        refused: Callable[[bytes], Awaitable[str | None]] = problem
+        return replace(world, confinement_problem=refused, euid=0)
+
+    assert "Operation not permitted" in failures(doctor(make_site(tmp_path), change))["confinement"]
+
+
+def test_a_state_directory_on_the_target_is_told(tmp_path: Path) -> None:
+    site = make_site(tmp_path)
+    site = replace(site, site=replace(site.site, state_dir=site.target.root / "state"))
+    assert "lies on the target" in failures(doctor(site))["state directory"]
+
+
+def test_a_missing_users_map_is_told(tmp_path: Path) -> None:
+    site = make_site(tmp_path)
+    site = replace(site, users=replace(site.users, map=tmp_path / "users.csv"))
+    assert "is missing" in failures(doctor(site))["users map"]
+    (tmp_path / "users.csv").write_text("", encoding="utf-8")
+    assert "users map" not in failures(doctor(site))
+
+
+def test_a_target_that_does_not_answer_is_told(tmp_path: Path) -> None:
+    site = make_site(tmp_path)
+    init(site)
+
+    class Hanging:
+        async def __call__(self, work: Callable[[], Answer], *, timeout_s: float) -> Answer:
+            raise TimeoutError
+
+    found = failures(doctor(site, lambda world: replace(world, blocking=Hanging())))
+    assert "no answer within 30 s" in found["target mount"]
+    assert "no answer within 30 s" in found["source mount"]

@@ -1,0 +1,109 @@
+"""Judging the programs by what they say of themselves."""
+
+import pytest
+
+from migrator.decide.tool_checks import (
+    check_confinement,
+    check_gluster,
+    check_python,
+    check_rsync,
+    check_user,
+    rsync_version,
+)
+from migrator.domain.finding import FindingStatus
+
+# As rsync 3.5.0, 3.1.2 (CentOS 7) and 3.1.3 (Debian 10, CentOS 8) print it.
+RSYNC_3_5 = b"""rsync  version 3.5.0  protocol version 32
+Copyright (C) 1996-2026 by Andrew Tridgell, Wayne Davison, and others.
+Web site: https://rsync.samba.org/
+Capabilities:
+    64-bit files, 64-bit inums, 64-bit timestamps, 64-bit long ints,
+    socketpairs, symlinks, symtimes, hardlinks, hardlink-specials,
+    hardlink-symlinks, IPv6, atimes, batchfiles, inplace, append, ACLs,
+    ACL-at, xattrs, optional secluded-args, iconv, prealloc, stop-at,
+    no crtimes
+Optimizations:
+    SIMD-roll, no asm-roll, openssl-crypto, no asm-MD5
+"""
+RSYNC_3_1 = b"""rsync  version 3.1.%d  protocol version 31
+Copyright (C) 1996-2015 by Andrew Tridgell, Wayne Davison, and others.
+Web site: http://rsync.samba.org/
+Capabilities:
+    64-bit files, 64-bit inums, 64-bit timestamps, 64-bit long ints,
+    socketpairs, hardlinks, symlinks, IPv6, batchfiles, inplace,
+    append, ACLs, xattrs, iconv, symtimes, prealloc
+
+rsync comes with ABSOLUTELY NO WARRANTY.
+"""
+
+
+@pytest.mark.parametrize("output", [RSYNC_3_5, RSYNC_3_1 % 3])
+def test_an_rsync_that_serves(output: bytes) -> None:
+    finding = check_rsync("/usr/bin/rsync", output)
+    assert (finding.status, finding.fix) == (FindingStatus.OK, "")
+
+
+def test_no_rsync() -> None:
+    finding = check_rsync(None, None)
+    assert (finding.status, finding.message) == (FindingStatus.FAILURE, "rsync is missing")
+    assert "3.1.3" in finding.fix
+
+
+def test_an_old_rsync() -> None:
+    finding = check_rsync("/usr/bin/rsync", RSYNC_3_1 % 2)
+    assert finding.status is FindingStatus.FAILURE
+    assert finding.message == "rsync 3.1.2 (/usr/bin/rsync) is too old: 3.1.3 is the least"
+    assert finding.fix
+
+
+@pytest.mark.parametrize("word", ["hardlinks", "symtimes", "ACLs", "xattrs"])
+def test_an_rsync_built_without_what_is_needed(word: str) -> None:
+    output = RSYNC_3_5.replace(b" %s," % word.encode(), b" no %s," % word.encode())
+    assert output != RSYNC_3_5
+    finding = check_rsync("/usr/bin/rsync", output)
+    assert finding.status is FindingStatus.FAILURE
+    assert finding.message.endswith(f"was built without {word}")
+
+
+@pytest.mark.parametrize("output", [None, b"", b"openrsync: protocol version 29\n"])
+def test_what_is_no_rsync(output: bytes | None) -> None:
+    finding = check_rsync("/usr/bin/rsync", output)
+    assert finding.status is FindingStatus.FAILURE
+    assert "does not tell its version" in finding.message
+
+
+@pytest.mark.parametrize(
+    ("output", "version"),
+    [
+        (b"rsync  version v3.2.7  protocol version 31\n", (3, 2, 7)),
+        (b"rsync  version 4.0  protocol version 40\n", (4, 0, 0)),
+        (b"rsync  version 3.4.1+ds1-5+deb13u1\n", (3, 4, 1)),
+        (b"no such thing\n", None),
+    ],
+)
+def test_versions_of_rsync(output: bytes, version: tuple[int, int, int] | None) -> None:
+    assert rsync_version(output) == version
+
+
+def test_the_gluster_command_matters_only_for_gluster() -> None:
+    assert check_gluster("posix", "gluster", None) is None
+    missing, there = check_gluster("gluster", "/x/gl", None), check_gluster("gluster", "gluster", "/usr/sbin/gluster")
+    assert missing is not None
+    assert there is not None
+    assert (missing.status, there.status) == (FindingStatus.FAILURE, FindingStatus.OK)
+    assert "/x/gl is missing" in missing.message
+
+
+def test_users_and_confinement() -> None:
+    assert check_user(0).status is FindingStatus.OK
+    assert check_user(1000).status is FindingStatus.WARNING
+    assert check_confinement(0, None).status is FindingStatus.OK
+    assert check_confinement(1000, None).status is FindingStatus.OK
+    refused = check_confinement(0, "namespace: Operation not permitted")
+    assert refused.status is FindingStatus.FAILURE
+    assert "Operation not permitted" in refused.message
+
+
+def test_pythons() -> None:
+    assert check_python((3, 11, 2)).status is FindingStatus.OK
+    assert check_python((3, 9, 2)).status is FindingStatus.FAILURE
