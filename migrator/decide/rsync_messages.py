@@ -16,7 +16,7 @@ from enum import StrEnum
 
 _ESCAPED = re.compile(rb"\\#([0-3][0-7]{2})")
 _SYSTEM_ERROR = re.compile(rb"rsync: \[([A-Za-z]+)\] (.*): [^:]* \((\d+)\)")
-_ACL_CALL = re.compile(rb"\w+: sys_acl_\w+\((.*), ?[^,]*\)(?: failed)?")
+_ACL_CALL = re.compile(rb"\w+: \w+\((.*), ?ACL_TYPE_[A-Z]+\)(?: failed)?")
 _VANISHED = re.compile(rb"(?:file|directory) has vanished: (\".*\")")
 _VERIFICATION = re.compile(rb"(WARNING|ERROR): (.*) failed verification -- update [a-z ]+?( \(will try again\))?\.")
 _NAMED = re.compile(
@@ -30,10 +30,10 @@ _NOISE = re.compile(
     rb"|\*\*\* Skipping any contents from this failed directory \*\*\*"
     rb"|(?:rsync: )?(?:\[\w+\] )?IO error encountered -- skipping file deletion"
 )
-_ATTRIBUTE_CALLS = (b"setxattr", b"sys_acl_", b"set_acl", b"removexattr")
-_TEMPORARY_SUFFIX_BYTES = 7
+_ATTRIBUTE_CALLS = (b"setxattr", b"set_acl", b"removexattr")
+_TEMPORARY = re.compile(rb"\.?(.*)\.[A-Za-z0-9]{6}", re.DOTALL)
 _LONG_NAME_BYTES = 230
-"""rsync cuts longer names for its temporary files (at 246 bytes, and further back before a byte above 127)."""
+"""rsync cuts longer names for its temporary files: to 246 bytes, or as far back as there are bytes above 127 before."""
 
 
 class Side(StrEnum):
@@ -110,7 +110,7 @@ def _parse(line: bytes) -> Message:
 
 def _names(text: bytes) -> tuple[bytes, ...]:
     if match := _ACL_CALL.fullmatch(text):
-        return (unescape(match[1].strip(b'"')), unescape(match[1]))
+        return (unescape(match[1]),)
     return _quoted_names(text)
 
 
@@ -187,11 +187,11 @@ def _directories_above(names: Iterable[bytes]) -> frozenset[bytes]:
 
 
 def _stem(name: bytes) -> bytes | None:
-    """What a temporary name (`.NAME.XXXXXX`) was made of; None where it is no such name."""
-    if len(name) <= _TEMPORARY_SUFFIX_BYTES + 1 or name[:1] != b"." or name[-_TEMPORARY_SUFFIX_BYTES] != ord("."):
-        return None
-    return name[1:-_TEMPORARY_SUFFIX_BYTES]
+    """What a temporary name (`.NAME.XXXXXX`, with one dot in front in any case) was made of; None for other names."""
+    match = _TEMPORARY.fullmatch(name)
+    return match[1] if match and name.startswith(b".") else None
 
 
 def _is_cut_to(name: bytes, stem: bytes) -> bool:
-    return name in (stem, b"." + stem) or (len(name) > _LONG_NAME_BYTES and name.removeprefix(b".").startswith(stem))
+    plain = name.removeprefix(b".")
+    return plain == stem or (len(name) > _LONG_NAME_BYTES and plain.startswith(stem))

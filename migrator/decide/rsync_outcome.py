@@ -1,8 +1,8 @@
 """What one run of rsync came to, from its exit code and its standard error."""
 
 import errno
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from migrator.decide.rsync_messages import ListedNames, Message, MessageKind, Side, parse_messages
 from migrator.decide.stopping import stop_reason
@@ -40,13 +40,15 @@ _PER_FILE = (23, 24)
 _ENDED_BY_SIGNAL = (19, 20, 128 + 1, 128 + 2, 128 + 9, 128 + 15)
 _UNUSABLE = (1, 2, 4, 126, 127)
 _JAIL_FAILED = 125
+_GONE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
+"""There is no such path on the source any more, perhaps since something else took the place of a directory above."""
 _SHOWN_LINES = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndedRsync:
     """How a stream ended. `names` are relative to the tree, `tree` to the source root; `stderr` is all of it, and
-    `stderr_cut` says that there was more than could be kept.
+    `stderr_cut` says that there was more than could be kept. `link_groups` has the names of hard-linked files.
     """
 
     exit_code: int
@@ -56,6 +58,7 @@ class EndedRsync:
     source_tree: bytes
     target_tree: bytes
     counters: StreamCounters
+    link_groups: Mapping[bytes, int] = field(default_factory=dict)
     stderr_cut: bool = False
     timed_out: bool = False
 
@@ -98,7 +101,20 @@ def _judge_files(ended: EndedRsync, listed: ListedNames, messages: Sequence[Mess
             suspects.setdefault(name, _problem(ended, name, message))
     if ended.exit_code != _SUCCESS and (unexplained or not suspects):
         return _outcome(ended, Verdict.RETRY, message=_describe(ended, messages))
-    return _outcome(ended, Verdict.DONE, suspects=tuple(suspects.values()))
+    return _outcome(ended, Verdict.DONE, suspects=_with_other_names(ended, suspects))
+
+
+def _with_other_names(ended: EndedRsync, suspects: Mapping[bytes, FileProblem]) -> tuple[FileProblem, ...]:
+    """Rsync sends a hard-linked file under one of its names; where that fails, it says nothing of the others."""
+    causes = {
+        ended.link_groups[name]: suspects[name] for name in reversed(tuple(suspects)) if name in ended.link_groups
+    }
+    others = (
+        replace(causes[group], path=join(ended.tree, name))
+        for name, group in ended.link_groups.items()
+        if group in causes and name not in suspects
+    )
+    return (*suspects.values(), *others)
 
 
 def _stop(ended: EndedRsync, listed: ListedNames, messages: Sequence[Message]) -> Outcome | None:
@@ -150,7 +166,7 @@ def _judge_jail(ended: EndedRsync, listed: ListedNames, message: Message) -> Out
 
 
 def _problem(ended: EndedRsync, name: bytes, message: Message) -> FileProblem:
-    gone = message.side is Side.SOURCE and message.errno in (errno.ENOENT, errno.ENOTDIR)
+    gone = message.side is Side.SOURCE and message.errno in _GONE
     kind = FileProblemKind.VANISHED if gone else FileProblemKind.BAD
     return FileProblem(path=join(ended.tree, name), kind=kind, errno=message.errno, reason=_shown(message))
 

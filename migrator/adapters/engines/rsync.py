@@ -40,6 +40,11 @@ class RsyncEngine:
         """The executable's absolute path."""
         return self._program
 
+    @property
+    def version_text(self) -> str:
+        """The program's version, for people."""
+        return self._features.version_text
+
     def fits(self, tree: bytes, path: bytes) -> bool:
         """Whether rsync can take this path of a tree (both relative to the source root).
 
@@ -118,6 +123,7 @@ class RsyncReader:
                 timed_out=completed.timed_out,
                 tree=self._work.tree,
                 names=_names(self._work),
+                link_groups=_link_groups(self._work),
                 source_tree=self._view.source_tree,
                 target_tree=self._view.target_tree,
                 counters=self.counters,
@@ -201,6 +207,12 @@ def _bandwidth(limit_bytes_per_s: int | None) -> Sequence[bytes]:
 def _names(work: ChunkWork) -> list[bytes]:
     names = [_in_tree(work.tree, listed.path) for listed in work.paths]
     return [name for name in names if name]
+
+
+def _link_groups(work: ChunkWork) -> dict[bytes, int]:
+    return {
+        _in_tree(work.tree, listed.path): listed.link_group for listed in work.paths if listed.link_group is not None
+    }
 
 
 def _in_tree(tree: bytes, path: bytes) -> bytes:

@@ -5,7 +5,7 @@ Stand-alone: standard library only, so that it can be run by any Python 3.9 or l
     python3 -I -S jail.py [--source-root R] [--target-root R] [--tree T] [--file F ...] [--parent PID] -- PROGRAM ARG...
 
 As root on Linux. PROGRAM sees `R/T` of the source at `/source`, read-only, `R/T` of the target at `/target`, and each F
-(itself, its loader, its libraries) read-only under its own path; no /proc, no /dev, no network, no other process. The
+(itself, its loader, its libraries) read-only under its own path; /dev/null and /dev/urandom, no /proc, no network, no other process. The
 trees are opened component by component without following symlinks and bound through the descriptors, so that a
 component that is swapped meanwhile fails. With this process, or with the one of `--parent`, everything in it dies.
 
@@ -57,6 +57,9 @@ _PR_SET_NO_NEW_PRIVS = 38
 # them everywhere else), mknod, setfcap.
 _KEPT_CAPABILITIES = frozenset({0, 1, 2, 3, 4, 5, 6, 7, 21, 24, 27, 31})
 _CAPABILITIES = range(64)
+
+_DEVICES = (b"/dev/null", b"/dev/urandom")
+"""Without random numbers rsync 3.5.0 gives its temporary files the same names every time."""
 
 _DIRECTORY_FLAGS = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 _STAGING_DIRECTORIES = (b"/tmp", b"/run", b"/mnt", b"/var")
@@ -138,7 +141,8 @@ def confine(request: Request) -> None:
         fd = open_tree(request.target_root, request.tree, STEP_TARGET_ROOT, STEP_TARGET_TREE)
         trees.append((b"target", fd, _MS_NOSUID | _MS_NODEV | _MS_NOEXEC))
     # Opened before the staging directory is covered: they may lie in it.
-    files = [(path, _open_file(path)) for path in request.files]
+    files = [(path, _open_file(path), _MS_NODEV) for path in request.files]
+    files += [(path, os.open(path, os.O_PATH | os.O_CLOEXEC), _MS_NOEXEC) for path in _DEVICES]
     staging = next((path for path in _STAGING_DIRECTORIES if _is_directory(path)), None)
     if staging is None:
         raise SetUpFailed(STEP_NAMESPACE, 0, "no directory to build the root in")
@@ -147,11 +151,11 @@ def confine(request: Request) -> None:
         place = staging + b"/" + name
         os.mkdir(place, 0o700)  # noqa: PTH102 - paths are bytes
         _bind(fd, place, flags)
-    for path, fd in files:
+    for path, fd, flags in files:
         place = staging + b"/" + path.lstrip(b"/")
         os.makedirs(os.path.dirname(place), 0o755, exist_ok=True)
         os.close(os.open(place, os.O_CREAT | os.O_WRONLY | os.O_NOFOLLOW, 0o755))
-        _bind(fd, place, _MS_RDONLY | _MS_NOSUID | _MS_NODEV)
+        _bind(fd, place, _MS_RDONLY | _MS_NOSUID | flags)
     _mount(None, staging, None, _MS_REMOUNT | _MS_RDONLY | _MS_NOSUID | _MS_NODEV | _MS_NOEXEC, _TMPFS_OPTIONS)
     # The old root comes to lie on the new one and is taken off: pivot_root(2), "pivot_root(".", ".")".
     os.chdir(staging)
