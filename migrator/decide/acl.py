@@ -1,5 +1,6 @@
 """POSIX ACLs as their extended attribute holds them (linux/posix_acl_xattr.h), and what they make of a file's mode."""
 
+import hashlib
 import struct
 from dataclasses import dataclass
 
@@ -64,13 +65,16 @@ def owning_group_bits(entries: tuple[AclEntry, ...]) -> int | None:
 
 
 def show_acl(entries: tuple[AclEntry, ...]) -> str:
-    """An ACL for people, short: `u::rw-,u:1001:r--,g::r--,m::rw-,o::---`."""
+    """An ACL for people, short: `u::rw-,u:1001:r--,g::r--,m::rw-,o::---`. Distinct ones are shown differently."""
     shown = [
         f"{_WORDS.get(entry.tag, '?')}:{entry.id if entry.tag in _NAMED else ''}:{_letters(entry.permissions)}"
         for entry in entries[:_SHOWN_ENTRIES]
     ]
-    more = len(entries) - _SHOWN_ENTRIES
-    return ",".join(shown) + (f" and {more} more" if more > 0 else "")
+    left = entries[_SHOWN_ENTRIES:]
+    if not left:
+        return ",".join(shown)
+    digest = hashlib.blake2b(build_acl(left), digest_size=4).hexdigest()
+    return f"{','.join(shown)} and {len(left)} more ({digest})"
 
 
 def _letters(permissions: int) -> str:
