@@ -1,0 +1,194 @@
+"""A user swaps directories and files for symlinks in mid-copy and mid-verification: nothing outside is ever touched."""
+
+import ctypes
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Self
+
+import pytest
+
+from migrator.adapters.filesystems.reading import ReadingFileSystem
+from migrator.adapters.filesystems.target import MountedTarget
+from migrator.domain.entry import Entry, EntryType
+from tests.verify_world import TREE, verify_world
+
+pytestmark = pytest.mark.needs_root
+
+TIMES = 1000
+SECRET = b"root's own secret"
+_libc = ctypes.CDLL(None, use_errno=True)
+_AT_FDCWD, _RENAME_EXCHANGE = -100, 2
+
+
+class Swaps:
+    """Exchanges two names, atomically, again and again, until the block ends."""
+
+    def __init__(self, first: Path, second: Path) -> None:
+        self._names = (os.fsencode(first), os.fsencode(second))
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._swap)
+        self.count = 0
+        self.failure = 0
+
+    def _swap(self) -> None:
+        while not self._ended.is_set():
+            if _libc.renameat2(_AT_FDCWD, self._names[0], _AT_FDCWD, self._names[1], _RENAME_EXCHANGE) != 0:
+                self.failure = ctypes.get_errno()
+                return
+            self.count += 1
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+        assert self.failure == 0
+
+
+@contextmanager
+def outside(directory: Path) -> Iterator[Path]:
+    """A directory that must stay as it is, with a secret under the names that the tree uses."""
+    path = directory / "outside"
+    (path / "inner").mkdir(parents=True)
+    for name in ("file", "leftover", "inner/file"):
+        (path / name).write_bytes(SECRET)
+
+    def state() -> list[tuple[str, int, int, int, int, bytes]]:
+        found = []
+        for name in sorted([path, *path.rglob("*")]):
+            facts = name.lstat()
+            content = name.read_bytes() if name.is_file() else b""
+            found.append((str(name), facts.st_mode, facts.st_uid, facts.st_nlink, facts.st_mtime_ns, content))
+        return found
+
+    before = state()
+    yield path
+    assert state() == before
+
+
+def look(root: Path, path: bytes) -> Entry:
+    source = ReadingFileSystem(os.fsencode(root))
+    entry = source.look(path)
+    source.close()
+    assert entry is not None
+    return entry
+
+
+def test_copying_from_a_directory_that_is_swapped(scratch: Path) -> None:
+    source, target_path = scratch / "source", scratch / "target"
+    (source / "tree" / "dir").mkdir(parents=True)
+    (source / "tree" / "dir" / "file").write_bytes(b"inside")
+    (target_path / "tree" / "dir").mkdir(parents=True)
+    entry = look(source, b"tree/dir/file")
+    target = MountedTarget(os.fsencode(target_path))
+    arrived = failed = 0
+    with outside(scratch) as secret:
+        (source / "tree" / "swapped").symlink_to(secret)
+        with Swaps(source / "tree" / "dir", source / "tree" / "swapped") as swaps:
+            while arrived + failed < TIMES or swaps.count < TIMES:
+                try:
+                    target.copy_from(os.fsencode(source), entry)
+                except OSError:
+                    failed += 1
+                else:
+                    arrived += 1
+                    assert (target_path / "tree" / "dir" / "file").read_bytes() == b"inside"
+    target.close()
+    assert arrived
+    assert failed
+
+
+@pytest.mark.parametrize("kind", ["symlink", "fifo", "device"])
+def test_copying_a_file_that_is_swapped(scratch: Path, kind: str) -> None:
+    source, target_path = scratch / "source", scratch / "target"
+    (source / "tree").mkdir(parents=True)
+    (target_path / "tree").mkdir(parents=True)
+    (source / "tree" / "file").write_bytes(b"inside")
+    entry = look(source, b"tree/file")
+    target = MountedTarget(os.fsencode(target_path))
+    arrived = failed = 0
+    with outside(scratch) as secret:
+        swapped = source / "tree" / "swapped"
+        if kind == "symlink":
+            swapped.symlink_to(secret / "file")
+        elif kind == "fifo":
+            os.mkfifo(swapped)
+        else:
+            os.mknod(swapped, 0o20600, os.makedev(1, 5))
+        with Swaps(source / "tree" / "file", swapped) as swaps:
+            while arrived + failed < TIMES or swaps.count < TIMES:
+                try:
+                    target.copy_from(os.fsencode(source), entry)
+                except OSError:
+                    failed += 1
+                else:
+                    arrived += 1
+                    copy = target.look(b"tree/file")
+                    assert copy is not None
+                    assert copy.type is EntryType.FILE
+                    assert (target_path / "tree" / "file").read_bytes() == b"inside"
+    target.close()
+    assert arrived
+    assert failed
+
+
+def test_writing_to_a_directory_that_is_swapped(scratch: Path) -> None:
+    source, target_path = scratch / "source", scratch / "target"
+    tree = target_path / "tree"
+    for root in (source, target_path):
+        (root / "tree" / "dir" / "inner").mkdir(parents=True)
+        (root / "tree" / "dir" / "file").write_bytes(b"inside")
+        (root / "tree" / "dir" / "inner" / "file").write_bytes(b"inside")
+    (tree / "first").write_bytes(b"first")
+    os.chown(source / "tree" / "dir" / "inner", 1001, 1001)
+    entries = [look(source, path) for path in (b"tree/dir/file", b"tree/dir/inner", b"tree/dir/inner/file")]
+    target = MountedTarget(os.fsencode(target_path))
+    failed = done = 0
+    with outside(scratch) as secret:
+        (tree / "swapped").symlink_to(secret)
+        with Swaps(tree / "dir", tree / "swapped") as swaps:
+            while done + failed < TIMES or swaps.count < TIMES:
+                for act in (
+                    *(partial(target.copy_from, os.fsencode(source), entry) for entry in entries),
+                    lambda: target.link(b"tree/first", b"tree/dir/linked"),
+                    lambda: target.remove_leftover(b"tree/dir/leftover"),
+                    lambda: target.make_parents(b"tree/dir/user", ()),
+                ):
+                    try:
+                        act()
+                    except OSError:
+                        failed += 1
+                    else:
+                        done += 1
+    target.close()
+    assert done
+    assert failed
+
+
+def test_verifying_trees_that_are_swapped(scratch: Path) -> None:
+    source, target_path = scratch / "source", scratch / "target"
+    source.mkdir()
+    target_path.mkdir()
+    with outside(scratch) as secret, verify_world(scratch, source, target_path) as world:
+        (world.tree / "dir" / "inner").mkdir(parents=True)
+        for name in ("dir/file", "dir/inner/file"):
+            (world.tree / name).write_bytes(b"inside")
+        world.copy_trees()
+        (world.tree / "swapped").symlink_to(secret)
+        seen = set()
+        with Swaps(world.tree / "dir", world.tree / "swapped") as swaps:
+            runs = 0
+            while swaps.count < TIMES or runs < 8:
+                record = world.verify()
+                runs += 1
+                for row in world.manifest_rows(record):
+                    seen.add((row["path"], row["type"], row["size"]))
+        assert len(SECRET) not in {size for path, kind, size in seen if kind == "file"}
+        assert not [path for path, _, _ in seen if b"leftover" in path]
+        assert (TREE + b"/dir/file", "file", 6) in seen
