@@ -1,5 +1,6 @@
 """`status`: how far the migration is, now. Reads the ledger only; works at any time, also beside a run."""
 
+from collections import defaultdict
 from collections.abc import Sequence
 
 from migrator.decide.blockers import blockers
@@ -156,12 +157,15 @@ def _batches(
     sums: dict[int, Sequence[ChunkSum]] = {batch: ledger.facts.chunk_sums(entry.id) for batch, entry in seeds.items()}
     states = {batch.number: batch.state for batch in planned}
     trees = tree_facts(ledger.facts.trees(plan), sums, states, seeds)
+    of_batch: dict[int, list[TreeFacts]] = defaultdict(list)
+    for tree in trees:
+        of_batch[tree.batch].append(tree)
     attention = ledger.facts.attention_counts(plan)
     verified: dict[int, VerificationRecord] = {record.batch: record for record in ledger.verifications.of_plan(plan)}
     batches = tuple(
         batch_facts(
             batch,
-            trees=[tree for tree in trees if tree.batch == batch.number],
+            trees=of_batch[batch.number],
             sums=sums.get(batch.number, ()),
             passes=[entry for entry in passes if entry.batch == batch.number],
             attention=attention.get(batch.number),

@@ -1,6 +1,6 @@
 """JSON for programs: the fields of our values under their own names, then their computed properties.
 
-The rules, which `docs` repeats: keys are the names in `migrator.domain`, sorted; bytes (paths) are percent-escaped
+The rules, which `docs/json.md` repeats: keys are the names in `migrator.domain`, sorted; bytes (paths) are percent-escaped
 text; times are seconds since the epoch, durations seconds, sizes bytes (the key says which); states are words; what is
 not known is null. Only ASCII: everything else is escaped in JSON's own way. Keys are added over time, never renamed.
 """

@@ -1,0 +1,48 @@
+"""`docs/json.md` names every key, and no other."""
+
+import re
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from migrator.domain import report
+from migrator.domain.scan import CatalogRecord
+from migrator.domain.verification import VerificationRecord
+
+TEXT = (Path(__file__).parents[2] / "docs" / "json.md").read_text()
+TYPES = [
+    report.StatusFacts,
+    report.Tally,
+    report.BatchFacts,
+    report.TreeFacts,
+    report.PassFacts,
+    report.AttentionCount,
+    report.AttentionFile,
+    report.ScanFacts,
+    report.PlanFacts,
+    report.Estimate,
+    report.ThroughputPoint,
+    report.RunFacts,
+    report.Blocker,
+    report.ReportFacts,
+    report.DonePoint,
+    VerificationRecord,
+    CatalogRecord,
+]
+
+
+def documented(name: str) -> set[str]:
+    section = re.split(r"^##+ ", TEXT.split(f"### {name}\n")[1], flags=re.MULTILINE)[0]
+    cells = [line.split("|")[1] for line in section.splitlines() if line.startswith("| `")]
+    return {key for cell in cells for key in re.findall(r"`([a-z_]+)`", cell)}
+
+
+@pytest.mark.parametrize("kind", TYPES, ids=lambda kind: kind.__name__)
+def test_every_key_is_documented(kind: type) -> None:
+    properties = {name for name in dir(kind) if not name.startswith("_") and isinstance(getattr(kind, name), property)}
+    assert documented(kind.__name__) == {field.name for field in fields(kind)} | properties
+
+
+def test_nothing_else_is_documented() -> None:
+    assert set(re.findall(r"^### (\w+)$", TEXT, re.MULTILINE)) == {kind.__name__ for kind in TYPES}

@@ -1,0 +1,191 @@
+"""Closing records, findings and plans as documents."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from migrator.adapters.output.chart import sparkline
+from migrator.adapters.output.document import Document, Table
+from migrator.adapters.output.finding_document import finding_document
+from migrator.adapters.output.json_form import plain, to_json
+from migrator.adapters.output.markdown import to_markdown
+from migrator.adapters.output.plan_document import plan_document
+from migrator.adapters.output.record_document import catalog_document, run_document, verification_document
+from migrator.adapters.output.wording import NONE, several, when
+from migrator.domain.errors import ExitCode, UsageError
+from migrator.domain.finding import failure, ok, warning
+from migrator.domain.run import BatchSummary, GuardFinding, RunSummary, Stopped, TreeWork
+from migrator.domain.scan import CatalogRecord
+from migrator.domain.transfer import FileProblem, FileProblemKind, StopReason
+from migrator.domain.tree import UserTree
+from tests.contracts.plans import small_plan, usage
+from tests.unit.output.facts import verification
+
+
+def text_of(document: Document) -> str:
+    return to_markdown(document).replace("\\", "")
+
+
+def tables_of(document: Document) -> list[Table]:
+    return [block for section in document.sections for block in section.blocks if isinstance(block, Table)]
+
+
+def summary(batch: BatchSummary, *, dry_run: bool = False) -> RunSummary:
+    return RunSummary(
+        run_id=None if dry_run else 4, directory=None if dry_run else "runs/4", dry_run=dry_run, batches=(batch,)
+    )
+
+
+class TestRun:
+    def test_says_what_was_brought_over(self) -> None:
+        text = text_of(
+            run_document(
+                summary(
+                    BatchSummary(
+                        batch=2, chunks=7, files=1234, size_bytes=2**30, written_bytes=2**29, elapsed_s=64.0, vanished=3
+                    )
+                )
+            )
+        )
+        for expected in ("Batch 2", "run 4, its log is in runs/4", "files: 1,234", "mean rate: 8.0 MiB/s", ": 3"):
+            assert expected in text
+
+    def test_a_finished_batch_had_nothing_to_do(self) -> None:
+        text = text_of(run_document(summary(BatchSummary(batch=2, nothing_to_do=True))))
+        assert "Nothing to do" in text
+        assert "mean rate" not in text
+
+    def test_refusals_stops_and_bad_files_are_alerts(self) -> None:
+        batch = BatchSummary(
+            batch=1,
+            bad=tuple(
+                FileProblem(path=b"f%03d" % n, kind=FileProblemKind.BAD, errno=13, reason="Permission denied")
+                for n in range(60)
+            ),
+            trees_gone=(b"home/\ngone",),
+            guards=(GuardFinding(guard="bricks", problems=("gl1:/b1 is down",)),),
+            stopped=Stopped(
+                reason=StopReason.TARGET_FULL, message="the target is full", cause="c", hint="h", unended=("pid 7",)
+            ),
+        )
+        text = text_of(run_document(summary(batch)))
+        assert "**Stopped: the target is full**" in text
+        assert "**Could not be ended: pid 7**" in text
+        assert "**Refused by the guard bricks: gl1:/b1 is down**" in text
+        assert r"home/x0agone" in text
+        assert "f049" in text
+        assert "f050" not in text
+        assert "10 more are not shown" in text
+
+    def test_a_dry_run_says_what_it_would_do(self) -> None:
+        batch = BatchSummary(batch=1, left=(TreeWork(tree=b"home/a", chunks=2, files=30, size_bytes=2048),))
+        document = run_document(summary(batch, dry_run=True))
+        assert document.subtitle == "dry run: nothing was changed"
+        (table,) = tables_of(document)
+        assert (table.title, table.rows) == ("Would be done", (("home/a", "2", "30", "2.0 KiB"),))
+
+
+def test_a_catalog_says_why_it_is_not_whole() -> None:
+    record = CatalogRecord(
+        name="c1",
+        scan_id=1,
+        site_id="s",
+        via="mount",
+        trees=(UserTree(path=b"home/a", user="a"),),
+        parts=(),
+        started_at_s=10.0,
+        finished_at_s=100.0,
+        whole=False,
+        reasons=("gl1:/b1 is down",),
+        rows=3,
+        files=2,
+        directories=1,
+        size_bytes=4096,
+        problems=1,
+    )
+    text = text_of(catalog_document(record))
+    assert "**Not whole: gl1:/b1 is down**" in text
+    assert "took: 1 min 30 s" in text
+    assert "whole: under way" in text_of(catalog_document(replace(record, finished_at_s=None)))
+
+
+def test_a_verification_says_what_was_compared() -> None:
+    document = verification_document(verification("week1"))
+    text = text_of(document)
+    assert "content compared: all files, xxh3_128" in text
+    differences, expected = tables_of(document)
+    assert differences.rows == (("content", "2"), ("missing", "1"))
+    assert expected.rows == (("loss-acl", "5"),)
+    assert "a sample of 2.5 % of the files" in text_of(verification_document(verification(share=0.025)))
+
+
+def test_findings_put_failures_first() -> None:
+    document = finding_document(
+        [ok("rsync", "3.2.7"), failure("mount", "nothing\x1b is mounted", "mount it"), warning("clock", "2 s", "ntp")]
+    )
+    (table,) = tables_of(document)
+    assert [row[:2] for row in table.rows] == [("FAILURE", "mount"), ("warning", "clock"), ("ok", "rsync")]
+    assert table.rows[0][2] == r"nothing\x1b is mounted"
+    assert document.subtitle == "1 failure, 1 warning, 1 ok."
+    assert "Mend the failures" in text_of(document)
+    assert "Mend" not in text_of(finding_document([ok("rsync", "3.2.7")]))
+
+
+class TestPlan:
+    def test_ranks_by_bytes_and_says_what_is_left_out(self) -> None:
+        light, heavy = (
+            usage(UserTree(path=b"h/" + n.encode(), user=n), size, 10) for n, size in (("l", 10), ("h", 90))
+        )
+        plan = replace(small_plan(), ranking=(light, heavy), size_bytes=100, outside=usage(light.tree, 7, 3))
+        document = plan_document(plan, ranking_rows=1)
+        ranking = tables_of(document)[0]
+        assert [row[1] for row in ranking.rows] == ["h"]
+        assert ranking.rows[0][4] == "90.0 %"
+        assert "1 more are not shown" in ranking.note
+        assert "Outside every user tree lie 3 files with 7 B" in text_of(document)
+
+    def test_problems_and_a_broken_scan_are_alerts(self) -> None:
+        text = text_of(plan_document(replace(small_plan(), problems=("it does not fit",), catalog_whole=False)))
+        assert "**it does not fit**" in text
+        assert "**The scan behind this plan is not whole" in text
+
+    def test_curves_say_when_the_source_is_half_empty(self) -> None:
+        curves = tables_of(plan_document(small_plan()))[-1]
+        # 1,000 of 1,500 bytes are off after a minute, the rest after a minute and a half.
+        assert curves.rows == (("heaviest", "1 min", "1 min", "1 min 30 s", "1 min 30 s", "1 min 30 s"),)
+
+
+class TestJson:
+    def test_forms(self) -> None:
+        assert plain({b"\xff": {ExitCode.DONE}, 3: (None, True, float("nan"), float("inf"), 1.5)}) == {
+            "%FF": [0],
+            "3": [None, True, None, None, 1.5],
+        }
+        assert plain(UsageError("m", cause="c", hint="h")) == {"message": "m", "cause": "c", "hint": "h"}
+        assert plain("a\udcff") == "a\\udcff"
+        with pytest.raises(TypeError, match="object"):
+            plain(object())
+
+    def test_computed_properties_are_keys_too(self) -> None:
+        parsed = json.loads(to_json(summary(BatchSummary(batch=1, nothing_to_do=True))))
+        assert (parsed["exit_code"], parsed["nothing_to_do"]) == (0, True)
+        assert parsed["batches"][0]["refused"] is False
+
+
+def test_wording() -> None:
+    assert when(None) == NONE
+    assert when(0.0) == "1970-01-01 00:00 UTC"
+    assert when(1e300) == "beyond all dates"
+    assert (several(1, "file"), several(2000, "file"), several(0, "x waits", "x wait")) == (
+        "1 file",
+        "2,000 files",
+        "0 x wait",
+    )
+
+
+def test_sparkline() -> None:
+    assert sparkline([]) == ""
+    assert sparkline([0.0, 0.0]) == "▁▁"
+    assert sparkline([0.0, 7.0]) == "▁█"
+    assert len(sparkline([1.0] * 1000)) == 60
