@@ -10,7 +10,7 @@ help:
 	@echo "make test    every check: ruff, mypy, import-linter, all tests"
 	@echo "make bench   the benchmarks"
 	@echo "make venv    only the set-up: Debian packages that are missing (as root), and .venv"
-	@echo "make docs    docs/configuration.md from the table of keys"
+	@echo "make docs    docs/configuration.md and plans/sample.json, which are made by the program"
 	@echo "make format  the code in its one form"
 	@echo "make clean   remove what the others made here"
 
@@ -28,6 +28,7 @@ bench: venv
 
 docs: venv
 	$(PYTHON_OF_VENV) tools/configuration_page.py
+	$(PYTHON_OF_VENV) tools/sample_plan.py
 
 format: venv
 	.venv/bin/ruff format .

@@ -1,0 +1,14 @@
+"""The sample plan is one that this version reads and would write."""
+
+from pathlib import Path
+
+from migrator.decide.plan_document import read_document, write_document
+
+SAMPLE = Path(__file__).parents[2] / "plans" / "sample.json"
+
+
+def test_the_sample_plan_is_read_and_written_the_same() -> None:
+    text = SAMPLE.read_text(encoding="utf-8")
+    plan, checksum = read_document(text, name="sample")
+    assert write_document(plan) == (text, checksum), "write it anew: make docs"
+    assert any(b"\xe9" in usage.tree.path for usage in plan.ranking)

@@ -1,0 +1,55 @@
+"""The sample site.toml load; those that are wrong on purpose say what is wrong with them."""
+
+from pathlib import Path
+
+import pytest
+
+from migrator.config.load import load_site
+from migrator.config.sections import SECTIONS
+from migrator.domain.errors import ExitCode, UsageError
+
+REPOSITORY = Path(__file__).parents[2]
+SAMPLES = sorted((REPOSITORY / "docs" / "samples").glob("*.toml"))
+INVALID = sorted((Path(__file__).parent / "invalid").glob("*.toml"))
+SAYS = "# says: "
+
+
+def test_there_are_samples() -> None:
+    assert len(SAMPLES) >= 2
+    assert len(INVALID) >= 12
+
+
+@pytest.mark.parametrize("file", SAMPLES, ids=lambda file: file.stem)
+def test_a_sample_loads(file: Path) -> None:
+    assert load_site(file).file == file
+
+
+def test_the_sample_of_a_real_site_has_a_value_for_every_key() -> None:
+    text = (REPOSITORY / "docs" / "samples" / "site.toml").read_text(encoding="utf-8")
+    for section in SECTIONS:
+        header = f'[{section.name}."' if section.per_name else f"[{section.name}]"
+        assert header in text
+        body = text.split(header, 1)[1].split("\n[", 1)[0]
+        for key in section.keys:
+            assert f"\n{key.name} = " in body, f"[{section.name}] {key.name}"
+
+
+@pytest.mark.parametrize("file", INVALID, ids=lambda file: file.stem)
+def test_a_wrong_one_says_what_is_wrong(file: Path) -> None:
+    says = [line.removeprefix(SAYS) for line in file.read_text(encoding="utf-8").splitlines() if line.startswith(SAYS)]
+    assert says
+    with pytest.raises(UsageError) as caught:
+        load_site(file)
+    assert caught.value.exit_code is ExitCode.USAGE
+    for sentence in says:
+        assert sentence in caught.value.message
+
+
+def test_every_kind_of_mistake_is_told_alone() -> None:
+    """A file with one mistake gives one sentence, not a trail of others."""
+    for file in INVALID:
+        text = file.read_text(encoding="utf-8")
+        if text.count(SAYS) == 1 and "no valid TOML" not in text:
+            with pytest.raises(UsageError) as caught:
+                load_site(file)
+            assert "has one mistake:" in caught.value.message, file

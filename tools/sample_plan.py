@@ -1,0 +1,145 @@
+"""Write plans/sample.json anew: the plan of an invented site, in the form that this version writes (`make docs`)."""
+
+from pathlib import Path
+
+from migrator.decide.plan_document import write_document
+from migrator.domain.plan import (
+    AgeBucket,
+    Batch,
+    EmptyingCurve,
+    EmptyingPoint,
+    Order,
+    Plan,
+    Surprise,
+    SurpriseKind,
+    TransferCost,
+    TreeUsage,
+)
+from migrator.domain.site import Capacity
+from migrator.domain.tree import UserTree
+from migrator.domain.units import DAY_S, GIB, TIB, YEAR_S
+
+SAMPLE = Path(__file__).resolve().parent.parent / "plans" / "sample.json"
+CREATED_AT_S = 1_767_225_600.0
+
+ALICE = UserTree(path=b"home/alice", user="alice")
+BOB = UserTree(path=b"home/bob", user="bob")
+CAROL = UserTree(path=b"home/carol \xe9t\xe9", user="carol")
+
+
+def usage(tree: UserTree, size_bytes: int, files: int) -> TreeUsage:
+    """One user tree, half of it older than a year."""
+    half_files, half_bytes = files // 2, size_bytes // 2
+    ages = (
+        AgeBucket(label="30 d", max_age_s=30 * DAY_S, files=files // 5, size_bytes=size_bytes // 4),
+        AgeBucket(
+            label="1 y",
+            max_age_s=YEAR_S,
+            files=files - half_files - files // 5,
+            size_bytes=half_bytes - size_bytes // 4,
+        ),
+        AgeBucket(label="older", max_age_s=None, files=half_files, size_bytes=size_bytes - half_bytes),
+    )
+    return TreeUsage(
+        tree=tree,
+        files=files,
+        directories=files // 20,
+        size_bytes=size_bytes,
+        allocated_bytes=size_bytes,
+        tiny_files=files // 3,
+        largest_bytes=size_bytes // 10,
+        largest_path=tree.path + b"/runs/2025/checkpoint.h5",
+        link_groups=files // 1000,
+        symlinks=files // 500,
+        specials=0,
+        by_mtime=ages,
+        by_atime=ages,
+        median_age_s=float(YEAR_S),
+    )
+
+
+RANKING = (usage(ALICE, 12 * TIB, 9_000_000), usage(BOB, 5 * TIB, 2_500_000), usage(CAROL, 300 * GIB, 40_000))
+COST = TransferCost(
+    s_per_file=0.002, s_per_byte=1 / (120 * 10**6), streams=4, basis="assumed: 500 files/s and 120 MB/s per stream"
+)
+
+
+def forecast_s(usages: tuple[TreeUsage, ...]) -> float:
+    """How long these take with all streams."""
+    files, size_bytes = sum(one.files for one in usages), sum(one.size_bytes for one in usages)
+    return round((files * COST.s_per_file + size_bytes * COST.s_per_byte) / COST.streams, 1)
+
+
+def batch(number: int, usages: tuple[TreeUsage, ...]) -> Batch:
+    """One batch of these trees."""
+    return Batch(
+        number=number,
+        trees=tuple(one.tree for one in usages),
+        size_bytes=sum(one.size_bytes for one in usages),
+        files=sum(one.files for one in usages),
+        directories=sum(one.directories for one in usages),
+        chunks=sum(max(one.size_bytes // (4 * GIB), one.files // 5000) + 2 for one in usages),
+        chunk_list=f"sample.chunks/batch-{number:04d}.parquet",
+        chunk_list_digest=f"{number:032x}",
+        forecast_s=forecast_s(usages),
+        fits=True,
+    )
+
+
+def sample_plan() -> Plan:
+    """Three users in two batches, heaviest first."""
+    batches = (batch(1, RANKING[:1]), batch(2, RANKING[1:]))
+    first_s, whole_s = batches[0].forecast_s, batches[0].forecast_s + batches[1].forecast_s
+    return Plan(
+        name="sample",
+        site="gl-to-beegfs",
+        site_id="00000000-0000-4000-8000-000000000000",
+        created_at_s=CREATED_AT_S,
+        order=Order.HEAVIEST,
+        catalog="catalog-000001",
+        scan_id=1,
+        catalog_whole=True,
+        size_bytes=sum(one.size_bytes for one in RANKING),
+        files=sum(one.files for one in RANKING),
+        directories=sum(one.directories for one in RANKING),
+        ranking=RANKING,
+        outside=None,
+        batches=batches,
+        surprises=(
+            Surprise(
+                kind=SurpriseKind.SYMLINK_INTO_SOURCE,
+                tree=BOB.path,
+                count=12,
+                size_bytes=0,
+                detail="absolute symlinks into the source's mount: they lead to the old place",
+                examples=(BOB.path + b"/data",),
+            ),
+            Surprise(
+                kind=SurpriseKind.LOSS_TIME,
+                tree=ALICE.path,
+                count=8_999_000,
+                size_bytes=12 * TIB,
+                detail="times are cut to whole seconds",
+                examples=(ALICE.path + b"/runs/2025/checkpoint.h5",),
+            ),
+        ),
+        cost=COST,
+        forecast_s=whole_s,
+        target=Capacity(total_bytes=500 * TIB, free_bytes=480 * TIB, total_inodes=None, free_inodes=None),
+        problems=(),
+        emptying=(
+            EmptyingCurve(
+                order=Order.HEAVIEST,
+                half_s=first_s,
+                total_s=whole_s,
+                points=(
+                    EmptyingPoint(elapsed_s=first_s, freed_bytes=batches[0].size_bytes, users_done=1),
+                    EmptyingPoint(elapsed_s=whole_s, freed_bytes=sum(one.size_bytes for one in RANKING), users_done=3),
+                ),
+            ),
+        ),
+    )
+
+
+if __name__ == "__main__":
+    SAMPLE.write_text(write_document(sample_plan())[0], encoding="utf-8")
