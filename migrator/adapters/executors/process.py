@@ -116,8 +116,10 @@ class LocalProcesses:
             finally:
                 await _cancel(following)
         finally:
-            await _to_the_end(self._end(child, command, forced=not finished))
-            child.close()
+            try:
+                await _to_the_end(self._end(child, command, forced=not finished))
+            finally:
+                child.close()
         return child.exit_code, timed_out
 
     async def _end(self, child: "_Child", command: Command, *, forced: bool) -> None:
@@ -158,7 +160,7 @@ class _Child:
             self._pidfd = os.pidfd_open(self._popen.pid)
             # Not reaped before the first `poll`, so it has a stat for sure, also when it has ended already.
             self.identity = _identity_of_started(command, self._popen.pid)
-        except OSError as error:
+        except (OSError, ToolFailed) as error:
             self._popen.kill()
             self._popen.wait()
             raise _not_started(command, error) from error
