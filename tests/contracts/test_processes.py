@@ -1,0 +1,290 @@
+"""What everybody who starts programs relies on; run against every adapter of the port."""
+
+import asyncio
+import json
+import os
+import secrets
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from migrator.adapters.executors.process import LocalProcesses
+from migrator.domain.errors import ToolFailed
+from migrator.domain.transfer import ProcessIdentity
+from migrator.ports.processes import Command, Completed, Processes
+
+Make = Callable[[], Processes]
+PYTHON = os.fsencode(sys.executable)
+DEADLINE_S = 20.0
+
+
+@pytest.fixture(params=[lambda: LocalProcesses(grace_s=0.3, output_limit_bytes=50_000_000)], ids=["local"])
+def processes(request: pytest.FixtureRequest) -> Processes:
+    made: Processes = request.param()
+    return made
+
+
+@pytest.fixture
+def token(processes: Processes) -> Iterator[str]:
+    """A token of this test alone; what still carries it afterwards is ended."""
+    value = secrets.token_hex(16)
+    yield value
+    assert asyncio.run(processes.end(value, grace_s=0.0))
+
+
+def run(processes: Processes, *argv: bytes, **options: object) -> Completed:
+    return asyncio.run(processes.run(Command(argv=argv, **options)))  # type: ignore[arg-type]
+
+
+def shell(script: str) -> tuple[bytes, ...]:
+    return (b"sh", b"-c", script.encode())
+
+
+async def until(condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + DEADLINE_S
+    while not condition():
+        assert time.monotonic() < deadline, "waited in vain"
+        await asyncio.sleep(0.01)
+
+
+async def ignore_output(
+    processes: Processes, command: Command, on_start: Callable[[ProcessIdentity], None]
+) -> Completed:
+    return await processes.stream(command, on_start=on_start, on_stdout=lambda _: None, on_stderr=lambda _: None)
+
+
+def test_output_and_exit_code(processes: Processes) -> None:
+    completed = run(processes, *shell("printf out; printf err >&2; exit 7"))
+    assert completed == Completed(exit_code=7, stdout=b"out", stderr=b"err", timed_out=False)
+
+
+def test_a_signal_is_a_negative_exit_code(processes: Processes) -> None:
+    assert run(processes, *shell("kill -USR1 $$")).exit_code == -signal.SIGUSR1
+
+
+def test_arguments_are_bytes(processes: Processes) -> None:
+    odd = bytes(range(1, 256))
+    assert run(processes, b"printf", b"%s", odd).stdout == odd
+
+
+def test_the_environment_holds_nothing_else(processes: Processes, token: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SECRET_OF_THE_CALLER", "1")
+    completed = run(processes, b"env", b"-0", environment={"MORE": "2"}, token=token)
+    variables = dict(line.split(b"=", 1) for line in completed.stdout.split(b"\0") if line)
+    assert variables.keys() == {b"PATH", b"LC_ALL", b"MORE", b"MIGRATOR_TOKEN"}
+    assert variables[b"LC_ALL"] == b"C"
+    assert variables[b"MIGRATOR_TOKEN"] == token.encode()
+
+
+def test_no_descriptor_is_inherited(processes: Processes) -> None:
+    with open(os.devnull, "rb") as file:
+        os.set_inheritable(file.fileno(), True)
+        script = "import json, os; print(json.dumps(sorted(int(n) for n in os.listdir('/proc/self/fd'))))"
+        # The listing itself holds one.
+        assert json.loads(run(processes, PYTHON, b"-c", script.encode()).stdout) == [0, 1, 2, 3]
+
+
+def test_a_lot_of_input_and_output_at_once(processes: Processes) -> None:
+    content = os.urandom(8_000_000)
+    assert run(processes, b"cat", stdin=content).stdout == content
+
+
+def test_input_that_nobody_reads(processes: Processes) -> None:
+    assert run(processes, b"true", stdin=b"x" * 5_000_000).exit_code == 0
+
+
+def test_no_input_is_the_end_of_input(processes: Processes) -> None:
+    assert run(processes, b"cat").stdout == b""
+
+
+def test_a_program_that_is_not_there(processes: Processes) -> None:
+    with pytest.raises(ToolFailed, match="no-such-program") as caught:
+        run(processes, b"/no-such-program\n")
+    assert caught.value.hint
+
+
+def test_a_time_limit_ends_the_whole_group(processes: Processes, token: str) -> None:
+    script = "trap '' TERM; echo started; sleep 1000 & sleep 1000"
+    completed = run(processes, *shell(script), timeout_s=0.5, token=token)
+    assert completed.timed_out
+    assert completed.exit_code == -signal.SIGKILL
+    assert completed.stdout == b"started\n"
+    assert not processes.survivors([token])
+
+
+def test_too_much_output_ends_it(token: str) -> None:
+    processes = LocalProcesses(grace_s=0.3, output_limit_bytes=100_000)
+    with pytest.raises(ToolFailed, match="100000 bytes"):
+        run(processes, b"yes", token=token, timeout_s=None)
+    assert not processes.survivors([token])
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "sleep 1000",
+        "trap '' TERM INT HUP; sleep 1000 & while :; do sleep 1000; done",
+        "setsid sleep 1000 & setsid sh -c 'trap \"\" TERM; sleep 1000; sleep 1000' & sleep 1000",
+        "(sleep 1000 &) ; exec sleep 1000",
+    ],
+    ids=["plain", "deaf", "other-sessions", "orphan"],
+)
+def test_cancellation_leaves_nothing(processes: Processes, token: str, script: str) -> None:
+    async def cancel() -> None:
+        started: list[ProcessIdentity] = []
+        command = Command(argv=shell(script), token=token, timeout_s=None)
+        task = asyncio.create_task(ignore_output(processes, command, started.append))
+        await until(lambda: len(processes.survivors([token]).get(token, ())) >= 1 + script.count("&"))
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert not processes.survivors([token])
+        assert started
+
+    asyncio.run(cancel())
+
+
+def test_cancelling_again_and_again_does_not_leave_it_either(processes: Processes, token: str) -> None:
+    async def cancel() -> None:
+        script = "trap '' TERM; sleep 1000 & while :; do sleep 1000; done"
+        task = asyncio.create_task(processes.run(Command(argv=shell(script), token=token, timeout_s=None)))
+        await until(lambda: processes.survivors([token]))
+        while not task.done():
+            task.cancel()
+            await asyncio.sleep(0.01)
+        assert task.cancelled()
+        assert not processes.survivors([token])
+
+    asyncio.run(cancel())
+
+
+def test_cancellation_before_the_start_starts_nothing(processes: Processes, token: str) -> None:
+    async def cancel() -> None:
+        task = asyncio.create_task(processes.run(Command(argv=(b"sleep", b"1000"), token=token)))
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert not processes.survivors([token])
+
+    asyncio.run(cancel())
+
+
+@pytest.mark.parametrize("where", ["on_start", "on_stdout", "on_stderr"])
+def test_a_callback_that_raises_ends_it(processes: Processes, token: str, where: str) -> None:
+    class Trouble(Exception):
+        pass
+
+    def fail(_: object) -> None:
+        raise Trouble
+
+    callbacks: dict[str, Callable[..., None]] = {
+        name: fail if name == where else lambda _: None for name in ("on_start", "on_stdout", "on_stderr")
+    }
+    command = Command(argv=shell("echo out; echo err >&2; sleep 1000"), token=token, timeout_s=None)
+    with pytest.raises(Trouble):
+        asyncio.run(processes.stream(command, **callbacks))
+    assert not processes.survivors([token])
+
+
+def test_output_comes_in_pieces_as_it_is_written(processes: Processes, tmp_path: Path) -> None:
+    async def follow() -> None:
+        seen = bytearray()
+        gate, path = asyncio.Event(), tmp_path / "gate"
+        os.mkfifo(path)
+
+        def on_stdout(piece: bytes) -> None:
+            seen.extend(piece)
+            gate.set()
+
+        command = Command(argv=shell(f"printf one; read line < {path}; printf two"), timeout_s=DEADLINE_S)
+        task = asyncio.create_task(
+            processes.stream(command, on_start=lambda _: None, on_stdout=on_stdout, on_stderr=lambda _: None)
+        )
+        try:
+            await asyncio.wait_for(gate.wait(), DEADLINE_S)
+            assert bytes(seen) == b"one"
+            await asyncio.to_thread(_write_line, path)
+            completed = await task
+        finally:
+            path.unlink()
+        assert bytes(seen) == b"onetwo"
+        assert (completed.stdout, completed.stderr) == (b"", b"")
+
+    asyncio.run(follow())
+
+
+def _write_line(path: Path) -> None:
+    with path.open("wb") as file:
+        file.write(b"go\n")
+
+
+def test_a_daemon_that_keeps_the_pipes_does_not_keep_us(processes: Processes, token: str) -> None:
+    completed = run(processes, *shell("setsid sleep 1000 & echo up"), token=token)
+    assert completed.stdout == b"up\n"
+    assert not completed.timed_out
+    assert len(processes.survivors([token])[token]) == 1
+
+
+def test_a_process_is_known_again(processes: Processes, token: str) -> None:
+    started: list[ProcessIdentity] = []
+
+    async def look() -> None:
+        command = Command(argv=(b"sleep", b"1000"), token=token, timeout_s=None)
+        task = asyncio.create_task(ignore_output(processes, command, started.append))
+        await until(lambda: processes.survivors([token]))
+        assert processes.survivors([token, "another"]) == {token: tuple(started)}
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    asyncio.run(look())
+    assert started[0].pid > 1
+    assert started[0].start_ticks > 0
+    assert len(started[0].boot_id) == 36
+
+
+def test_the_end_of_one_token_leaves_others_alone(processes: Processes, token: str) -> None:
+    other = secrets.token_hex(16)
+    try:
+        mine = processes.spawn_detached(Command(argv=(b"sleep", b"1000"), token=token))
+        theirs = processes.spawn_detached(Command(argv=(b"sleep", b"1000"), token=other))
+        assert processes.survivors([token, other]) == {token: (mine,), other: (theirs,)}
+        assert asyncio.run(processes.end(token, grace_s=1.0))
+        assert processes.survivors([token, other]) == {other: (theirs,)}
+        assert asyncio.run(processes.end(token, grace_s=1.0)), "may be called again"
+    finally:
+        assert asyncio.run(processes.end(other, grace_s=0.0))
+
+
+def test_a_token_is_matched_whole(processes: Processes, token: str) -> None:
+    processes.spawn_detached(Command(argv=(b"sleep", b"1000"), token=token))
+    assert not processes.survivors([token[:-1], token + "0", ""])
+
+
+def test_what_starts_others_while_it_is_ended_is_ended_too(processes: Processes, token: str) -> None:
+    script = "trap 'setsid sleep 1000 & setsid sleep 1000' TERM; while :; do sleep 0.1; done"
+    processes.spawn_detached(Command(argv=shell(script), token=token))
+    assert asyncio.run(processes.end(token, grace_s=0.5))
+    assert not processes.survivors([token])
+
+
+def test_a_detached_process_is_in_a_session_of_its_own(processes: Processes, token: str) -> None:
+    identity = processes.spawn_detached(Command(argv=(b"sleep", b"1000"), token=token))
+    assert os.getsid(identity.pid) == identity.pid
+    assert {Path(f"/proc/{identity.pid}/fd/{number}").readlink() for number in range(3)} == {Path("/dev/null")}
+
+
+def test_a_detached_program_that_is_not_there(processes: Processes) -> None:
+    with pytest.raises(ToolFailed):
+        processes.spawn_detached(Command(argv=(b"/no-such-program",)))
+
+
+def test_many_at_once(processes: Processes) -> None:
+    async def many() -> list[Completed]:
+        commands = [Command(argv=(b"cat",), stdin=b"%d" % number * 1000) for number in range(30)]
+        return list(await asyncio.gather(*(processes.run(command) for command in commands)))
+
+    assert [completed.stdout for completed in asyncio.run(many())] == [b"%d" % number * 1000 for number in range(30)]
