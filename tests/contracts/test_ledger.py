@@ -175,6 +175,7 @@ class TestScans:
             directories=1,
             size_bytes=2**52,
             problems=4,
+            health_fingerprint="f1",
         )
 
     def test_go_on_until_they_end(self, ledger: Ledger) -> None:
@@ -289,7 +290,9 @@ class TestPasses:
         end(ledger, attempt(ledger, first.id, "a"), state="failed", chunk=ChunkState.FAILED)
         end(ledger, attempt(ledger, second.id, "b"))
         assert waiting(ledger, made) == []
+        assert [chunk.number for chunk in ledger.passes.failed(made)] == [1]
         assert ledger.passes.retry_failed(made) == 1
+        assert list(ledger.passes.failed(made)) == []
         assert waiting(ledger, made) == [first]
         assert ledger.passes.retry_failed(made) == 0
 

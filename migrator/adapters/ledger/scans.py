@@ -49,6 +49,7 @@ class SqliteScans:
                     directories=0,
                     size_bytes=0,
                     problems=0,
+                    health_fingerprint="",
                 )
                 .returning(tables.scans.c.id)
             ).one()
@@ -74,6 +75,7 @@ class SqliteScans:
                     directories=record.directories,
                     size_bytes=record.size_bytes,
                     problems=record.problems,
+                    health_fingerprint=record.health_fingerprint,
                 )
             )
             expect_one(done.rowcount, f"scan {record.scan_id}")
@@ -119,4 +121,5 @@ def _catalog(row: Row[Any]) -> CatalogRecord:
         directories=row.directories,
         size_bytes=row.size_bytes,
         problems=row.problems,
+        health_fingerprint=row.health_fingerprint,
     )

@@ -102,6 +102,7 @@ scans = Table(
     _required("directories", Integer),
     _required("size_bytes", Integer),
     _required("problems", Integer),
+    _required("health_fingerprint", PlainText),
     UniqueConstraint("catalog"),
 )
 

@@ -70,6 +70,7 @@ def upgrade() -> None:
         sa.Column("directories", sa.Integer(), nullable=False),
         sa.Column("size_bytes", sa.Integer(), nullable=False),
         sa.Column("problems", sa.Integer(), nullable=False),
+        sa.Column("health_fingerprint", sa.Text(), nullable=False),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_scans")),
         sa.UniqueConstraint("catalog", name=op.f("uq_scans_catalog")),
     )
