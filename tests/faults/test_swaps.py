@@ -3,7 +3,7 @@
 import ctypes
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -149,17 +149,18 @@ def test_writing_to_a_directory_that_is_swapped(scratch: Path) -> None:
     os.chown(source / "tree" / "dir" / "inner", 1001, 1001)
     entries = [look(source, path) for path in (b"tree/dir/file", b"tree/dir/inner", b"tree/dir/inner/file")]
     target = MountedTarget(os.fsencode(target_path))
+    acts: list[Callable[[], None]] = [
+        *(partial(target.copy_from, os.fsencode(source), entry) for entry in entries),
+        partial(target.link, b"tree/first", b"tree/dir/linked"),
+        partial(target.remove_leftover, b"tree/dir/leftover"),
+        partial(target.make_parents, b"tree/dir/user", ()),
+    ]
     failed = done = 0
     with outside(scratch) as secret:
         (tree / "swapped").symlink_to(secret)
         with Swaps(tree / "dir", tree / "swapped") as swaps:
             while done + failed < TIMES or swaps.count < TIMES:
-                for act in (
-                    *(partial(target.copy_from, os.fsencode(source), entry) for entry in entries),
-                    lambda: target.link(b"tree/first", b"tree/dir/linked"),
-                    lambda: target.remove_leftover(b"tree/dir/leftover"),
-                    lambda: target.make_parents(b"tree/dir/user", ()),
-                ):
+                for act in acts:
                     try:
                         act()
                     except OSError:

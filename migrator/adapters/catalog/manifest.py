@@ -29,6 +29,7 @@ from migrator.adapters.catalog.schema import CLOSING_RECORD, numbered
 from migrator.decide.expectations import Loss
 from migrator.domain.errors import MigratorError, Refused
 from migrator.domain.plan import SurpriseKind
+from migrator.domain.units import MIB
 from migrator.domain.verification import Difference, DifferenceKind
 from migrator.ports.manifest import (
     ClosedManifest,
@@ -46,6 +47,7 @@ DIFFERENCES_FILE = "differences.parquet"
 EXPECTED_FILE = "expected.parquet"
 
 PART_ROWS = 50_000
+_MEMORY_LIMIT_BYTES = 512 * MIB
 _PIECE_ROWS = 2048
 _ROW_GROUP_ROWS = 100_000
 _DRAFT = "draft"
@@ -135,7 +137,7 @@ class ParquetDraft:
         self._catalogs_dir = catalogs_dir
         self._abandoned = threading.Event()
         self._closed = False
-        self._database = connect(temp_dir=temp_dir)
+        self._database = connect(_MEMORY_LIMIT_BYTES, temp_dir)
         draft = self._draft
         self._verified: _Parts[VerifiedPath] = _Parts(
             draft, "verified", MANIFEST_SCHEMA, lambda rows: manifest_rows(rows, algorithm), part_rows
