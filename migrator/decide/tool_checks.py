@@ -4,12 +4,12 @@ import re
 
 from migrator.domain.finding import Finding, failure, ok, warning
 
-RSYNC_LEAST = (3, 1, 3)
-"""rsync's NEWS: `--info=progress2` and times of nanoseconds came with 3.1.0, filters of extended attributes
-(`--filter='-x ...'`), which keep Gluster's own attributes away from the target, and comparisons of nanoseconds with 3.1.3.
+RSYNC_LEAST = (3, 2, 3)
+"""What the rsync engine's options and messages need (its `MINIMUM_VERSION`; a test keeps both the same). Filters of
+extended attributes and comparisons of nanoseconds alone came with 3.1.3 (rsync's NEWS).
 """
 _RSYNC_VERSION = re.compile(rb"rsync +version v?(\d+)\.(\d+)(?:\.(\d+))?", re.ASCII)
-_RSYNC_NEEDS = ("hardlinks", "symtimes", "ACLs", "xattrs")
+RSYNC_NEEDS = ("hardlinks", "symlinks", "symtimes", "ACLs", "xattrs", "64-bit files")
 _INSTALL_RSYNC = "install rsync {least} or later (Debian: `apt install rsync`)"
 
 
@@ -34,7 +34,7 @@ def check_rsync(program: str | None, output: bytes | None) -> Finding:
     if version < RSYNC_LEAST:
         return failure("rsync", f"rsync {shown} ({program}) is too old: {least} is the least", fix)
     known = [word.strip() for word in _capabilities(output).split(",")]
-    lacking = [word for word in _RSYNC_NEEDS if word not in known]
+    lacking = [word for word in RSYNC_NEEDS if word not in known]
     if lacking:
         return failure("rsync", f"rsync {shown} ({program}) was built without {', '.join(lacking)}", fix)
     return ok("rsync", f"rsync {shown} ({program})")

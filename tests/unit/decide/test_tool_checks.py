@@ -2,7 +2,10 @@
 
 import pytest
 
+from migrator.adapters.engines.rsync_features import _NEEDED_ABILITIES, MINIMUM_VERSION
 from migrator.decide.tool_checks import (
+    RSYNC_LEAST,
+    RSYNC_NEEDS,
     check_confinement,
     check_gluster,
     check_python,
@@ -12,7 +15,7 @@ from migrator.decide.tool_checks import (
 )
 from migrator.domain.finding import FindingStatus
 
-# As rsync 3.5.0, 3.1.2 (CentOS 7) and 3.1.3 (Debian 10, CentOS 8) print it.
+# As rsync 3.5.0 prints it, and as older ones do (3.1.3 of Debian 10; 3.2.3 of Debian 11 has the same words).
 RSYNC_3_5 = b"""rsync  version 3.5.0  protocol version 32
 Copyright (C) 1996-2026 by Andrew Tridgell, Wayne Davison, and others.
 Web site: https://rsync.samba.org/
@@ -25,7 +28,7 @@ Capabilities:
 Optimizations:
     SIMD-roll, no asm-roll, openssl-crypto, no asm-MD5
 """
-RSYNC_3_1 = b"""rsync  version 3.1.%d  protocol version 31
+RSYNC_OLDER = b"""rsync  version 3.%d.%d  protocol version 31
 Copyright (C) 1996-2015 by Andrew Tridgell, Wayne Davison, and others.
 Web site: http://rsync.samba.org/
 Capabilities:
@@ -37,7 +40,7 @@ rsync comes with ABSOLUTELY NO WARRANTY.
 """
 
 
-@pytest.mark.parametrize("output", [RSYNC_3_5, RSYNC_3_1 % 3])
+@pytest.mark.parametrize("output", [RSYNC_3_5, RSYNC_OLDER % (2, 3)])
 def test_an_rsync_that_serves(output: bytes) -> None:
     finding = check_rsync("/usr/bin/rsync", output)
     assert (finding.status, finding.fix) == (FindingStatus.OK, "")
@@ -46,17 +49,17 @@ def test_an_rsync_that_serves(output: bytes) -> None:
 def test_no_rsync() -> None:
     finding = check_rsync(None, None)
     assert (finding.status, finding.message) == (FindingStatus.FAILURE, "rsync is missing")
-    assert "3.1.3" in finding.fix
+    assert "3.2.3" in finding.fix
 
 
 def test_an_old_rsync() -> None:
-    finding = check_rsync("/usr/bin/rsync", RSYNC_3_1 % 2)
+    finding = check_rsync("/usr/bin/rsync", RSYNC_OLDER % (1, 3))
     assert finding.status is FindingStatus.FAILURE
-    assert finding.message == "rsync 3.1.2 (/usr/bin/rsync) is too old: 3.1.3 is the least"
+    assert finding.message == "rsync 3.1.3 (/usr/bin/rsync) is too old: 3.2.3 is the least"
     assert finding.fix
 
 
-@pytest.mark.parametrize("word", ["hardlinks", "symtimes", "ACLs", "xattrs"])
+@pytest.mark.parametrize("word", RSYNC_NEEDS[:-1])
 def test_an_rsync_built_without_what_is_needed(word: str) -> None:
     output = RSYNC_3_5.replace(b" %s," % word.encode(), b" no %s," % word.encode())
     assert output != RSYNC_3_5
@@ -107,3 +110,8 @@ def test_users_and_confinement() -> None:
 def test_pythons() -> None:
     assert check_python((3, 11, 2)).status is FindingStatus.OK
     assert check_python((3, 9, 2)).status is FindingStatus.FAILURE
+
+
+def test_the_check_and_the_engine_ask_for_the_same_rsync() -> None:
+    assert RSYNC_LEAST == MINIMUM_VERSION
+    assert {need.encode() for need in RSYNC_NEEDS} == set(_NEEDED_ABILITIES)
