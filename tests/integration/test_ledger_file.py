@@ -397,3 +397,8 @@ def test_a_hundred_thousand_chunks(file: Path) -> None:
             "EXPLAIN QUERY PLAN SELECT * FROM attempts WHERE state IN ('intended', 'running')"
         ).fetchall()
         assert "ix_attempts_unfinished" in plan[0][3]
+        plan = connection.execute(
+            "EXPLAIN QUERY PLAN SELECT sum(attempts.files), sum(finished_at_s - started_at_s) FROM attempts"
+            " JOIN chunks ON chunks.id = attempts.chunk_id WHERE attempts.state = 'succeeded' AND kind = 'files'"
+        ).fetchall()
+        assert any("COVERING INDEX ix_attempts_results" in step[3] for step in plan)

@@ -211,6 +211,9 @@ attempts = Table(
     UniqueConstraint("token"),
     UniqueConstraint("chunk_id", "number"),
     Index("ix_attempts_unfinished", "state", sqlite_where=UNFINISHED),
+    # Sums over attempts (what is done when, what a file costs) come from this index: the rows are long, with argv and
+    # the end of standard error.
+    Index("ix_attempts_results", "state", "chunk_id", "started_at_s", "finished_at_s", "files", "size_bytes"),
 )
 
 attention = Table(

@@ -203,6 +203,12 @@ def upgrade() -> None:
         sa.UniqueConstraint("token", name=op.f("uq_attempts_token")),
     )
     op.create_index(
+        "ix_attempts_results",
+        "attempts",
+        ["state", "chunk_id", "started_at_s", "finished_at_s", "files", "size_bytes"],
+        unique=False,
+    )
+    op.create_index(
         "ix_attempts_unfinished",
         "attempts",
         ["state"],
