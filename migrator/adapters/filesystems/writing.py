@@ -187,7 +187,7 @@ def _data_ranges(fd: int, size_bytes: int) -> Iterator[tuple[int, int]]:
         except OSError as error:
             if error.errno == errno.ENXIO:
                 return
-            if error.errno != errno.EINVAL:
+            if error.errno not in (errno.EINVAL, errno.EOPNOTSUPP):
                 raise
             start, stop = position, size_bytes
         if stop <= position:
