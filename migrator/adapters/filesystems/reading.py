@@ -27,6 +27,8 @@ _READ_BYTES = 4 * 1024 * 1024
 _SENTINEL_LIMIT_BYTES = 4096
 _LOOKS = 3
 """How often an entry is looked at again when it turned into something else between two calls."""
+_SEEN_NAMES = 10_000
+"""How many names of a directory are remembered: a Gluster mount lists some twice while they are renamed."""
 _INO_MASK = 0xFFFF_FFFF_FFFF_FFFF
 _NO_XATTRS: Mapping[bytes, bytes] = {}
 _OTHER_MOUNT = "another file system is mounted here; not entered"
@@ -222,15 +224,16 @@ class ReadingFileSystem:
         entries: list[Entry] = []
         problems: list[ScanProblem] = []
         device, mount_points, at_root = self._device, self._mount_points, not path
-        empty = True
+        seen: set[bytes] = set()
         try:
             # By its descriptor's path, because that gives names as bytes; a descriptor would give decoded names.
             with os.scandir(b"/proc/self/fd/%d" % fd) as listing:
                 for listed in listing:
-                    empty = False
                     name = listed.name
-                    if at_root and name == SENTINEL_NAME:
+                    if name in seen or (at_root and name == SENTINEL_NAME):
                         continue
+                    if len(seen) < _SEEN_NAMES:
+                        seen.add(name)
                     entry_path = join(path, name)
                     try:
                         facts = os.stat(name, dir_fd=fd, follow_symlinks=False)
@@ -246,7 +249,7 @@ class ReadingFileSystem:
                         yield Block(entries=tuple(entries), problems=tuple(problems))
                         entries, problems = [], []
             # A removed directory lists nothing, without an error: glibc takes ENOENT for its end.
-            if empty and self._root_is_gone():
+            if not seen and self._root_is_gone():
                 problems.append(_root_was_removed(path))
         except FileNotFoundError:
             # Removed since it was opened: what was listed before stands as seen.

@@ -14,7 +14,7 @@ def find_directories(source: FileSystem, pattern: TreePattern) -> Sequence[bytes
     """The directories that a glob matches, in order. Blocking. Raises Refused where one on the way is unreadable."""
     level: list[bytes] = [b""]
     for component in pattern.components:
-        level = sorted(path for directory in level for path in _matching(source, directory, component))
+        level = sorted({path for directory in level for path in _matching(source, directory, component)})
     return level
 
 

@@ -291,7 +291,7 @@ class _Scan:
         reasons = list(dict.fromkeys(found))
         unread = walk.tally.problems - len(self._noted)
         if unread:
-            reasons.append(f"{format_count(unread)} problems while reading: see the catalog's list of problems")
+            reasons.append(f"problems recorded while reading: {format_count(unread)}")
         tally = walk.tally
         record = replace(
             opened.record,

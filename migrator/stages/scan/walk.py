@@ -167,14 +167,18 @@ class Walk:
 
     def _read(self, path: bytes) -> list[bytes]:
         """One directory into the catalog; returns its children, none where it was not read to its end."""
-        children: list[bytes] = []
+        children: dict[bytes, None] = {}
         problems: list[ScanProblem] = []
         tree = self._trees.of(path)
         for block in self._source.read_directory(path, block_entries=_BLOCK_ENTRIES):
             problems += block.problems
             directories = [entry.path for entry in block.entries if entry.type is EntryType.DIRECTORY]
-            children += directories
-            shares = [(tree, block.entries)] if tree is not None else self._shares(block.entries, directories)
+            listed = block.entries
+            if not children.keys().isdisjoint(directories):
+                # A Gluster mount can list an entry twice while others are renamed; all beneath it would be doubled.
+                listed = tuple(entry for entry in listed if entry.path not in children)
+            children.update(dict.fromkeys(directories))
+            shares = [(tree, listed)] if tree is not None else self._shares(listed, directories)
             with self._writing:
                 if self._stopping:
                     return []
@@ -187,7 +191,7 @@ class Walk:
                 return []
             self._writer.directory_done(path, problems)
             self.tally.problems += len(problems)
-        return children
+        return list(children)
 
     def _shares(
         self, entries: Sequence[Entry], directories: Sequence[bytes]
