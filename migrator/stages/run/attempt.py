@@ -2,7 +2,7 @@
 
 import asyncio
 import errno
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -94,6 +94,20 @@ class Attempt:
         self.exit_code: int | None = None
         self.stderr_tail = b""
         self.counters = StreamCounters()
+        LOG.info("attempt begins", extra=self.facts)
+
+    @property
+    def facts(self) -> Mapping[str, object]:
+        """Which attempt this is, for the log."""
+        return {
+            "run": self._pass.invocation.run_id,
+            "batch": self._pass.batch.number,
+            "chunk": self._chunk.number,
+            "chunk_kind": self._chunk.kind.value,
+            "tree": self._chunk.tree,
+            "attempt": self.id,
+            "paths": len(self._listed),
+        }
 
     async def run(self) -> Result:
         """Copy, judge, sync. Raises CancelledError after the stream has ended, Unended where it could not be ended."""

@@ -104,6 +104,8 @@ class _Worker:
         """Record an attempt's result and what follows from it. Nothing is awaited here: no cancellation can come
         between the parts.
         """
+        outcome = {"verdict": result.verdict.value, "exit_code": result.exit_code, "said": result.message}
+        LOG.info("attempt ended", extra={**attempt.facts, **outcome})
         if result.verdict is Verdict.STOP and result.stop is not None:
             self._finish(attempt.id, AttemptState.INTERRUPTED, ChunkState.PENDING, result, result.bad)
             self._meter.file_bad(len(result.bad))

@@ -1,0 +1,237 @@
+"""The real program over real file systems that fail: kills, signals, full, read-only, frozen, cut off from power."""
+
+import itertools
+import os
+import random
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from migrator.domain.units import MIB
+from tests.run_site import RealSite, fill_tree, unfreeze, wait_for
+from tests.xfs import XfsMount
+
+pytestmark = [pytest.mark.needs_root, pytest.mark.slow, pytest.mark.timeout(600)]
+
+MakeXfs = Callable[..., XfsMount]
+SLOW = ("--bwlimit", "1500KiB")
+
+
+@pytest.fixture
+def site(scratch: Path, xfs_source: XfsMount, xfs_target: XfsMount) -> Iterator[RealSite]:
+    """Two users with about 10 MiB together, planned."""
+    yield from made_site(scratch, xfs_source, xfs_target)
+
+
+def made_site(scratch: Path, source: XfsMount, target: XfsMount, transfer: str = "") -> Iterator[RealSite]:
+    fill_tree(source.path / "home" / "alice", files=400, size_bytes=20_000)
+    fill_tree(source.path / "home" / "bob", files=100, size_bytes=20_000, uid=60002)
+    made = RealSite(scratch / "site", source, target)
+    made.prepare(transfer=transfer)
+    try:
+        yield made
+    finally:
+        made.kill_streams()
+
+
+def test_kill_9_at_random_instants_loses_nothing(site: RealSite) -> None:
+    draw = random.Random(20)
+    for _ in range(6):
+        before = site.attempts()
+        with site.started(*SLOW) as process:
+            enough = before + draw.randint(1, 4)
+            wait_for(partial(came_so_far, site, process, enough), "attempts")
+            if draw.random() < 0.5:
+                process.send_signal(signal.SIGKILL)
+            else:
+                site.kill_streams()
+    done = site.run()
+    assert done.returncode == 0, done.stderr
+    assert site.differences() == ""
+    assert not site.streams()
+    leftovers = [path for path in (site.target.path / "home").rglob(".*") if path.name.count(".") >= 2]
+    assert leftovers == []
+    again = site.run()
+    assert "nothing was copied" in again.stderr
+
+
+def test_all_streams_killed_the_run_goes_on_by_itself(site: RealSite) -> None:
+    with site.started(*SLOW) as process:
+        for _ in range(3):
+            before = site.attempts()
+            wait_for(lambda: site.streams() or process.poll() is not None, "streams")
+            site.kill_streams()
+            wait_for(partial(came_so_far, site, process, before + 1), "new attempts")
+        _, said = process.communicate(timeout=120)
+        assert process.returncode == 0, said
+    assert site.differences() == ""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_signals_stop_cleanly(site: RealSite, number: signal.Signals) -> None:
+    with site.started(*SLOW) as process:
+        wait_for(site.streams, "streams")
+        process.send_signal(number)
+        process.send_signal(number)
+        _, said = process.communicate(timeout=120)
+        assert process.returncode == 130, said
+        assert not site.streams()
+        assert not site.tokens()
+    assert site.run().returncode == 0
+    assert site.differences() == ""
+
+
+def test_two_runs_at_once_refuse_each_other(site: RealSite) -> None:
+    with site.started(*SLOW):
+        wait_for(site.streams, "streams")
+        assert site.run().returncode == 5
+
+
+def test_a_target_cut_off_from_power_has_what_was_done(site: RealSite) -> None:
+    with site.started(*SLOW) as process:
+        wait_for(lambda: site.attempts() >= 6, "some chunks")
+        process.kill()
+        process.wait()
+        site.kill_streams()
+    # The loop device goes with its last user: hold it over the unmount.
+    device = os.open(site.target.device, os.O_RDONLY)
+    try:
+        subprocess.run(["xfs_io", "-x", "-c", "shutdown", str(site.target.path)], check=True)
+        subprocess.run(["umount", str(site.target.path)], check=True)
+        subprocess.run(["mount", "-t", "xfs", site.target.device, str(site.target.path)], check=True)
+    finally:
+        os.close(device)
+    done = site.run()
+    assert done.returncode == 0, done.stderr
+    assert site.differences() == ""
+
+
+def test_a_target_that_breaks_stops_the_pool(site: RealSite) -> None:
+    with site.started(*SLOW) as process:
+        wait_for(site.streams, "streams")
+        device = os.open(site.target.device, os.O_RDONLY)
+        try:
+            subprocess.run(["xfs_io", "-x", "-c", "shutdown -f", str(site.target.path)], check=True)
+            _, said = process.communicate(timeout=120)
+            assert process.returncode == 1, said
+            assert "same command" in said
+            subprocess.run(["umount", str(site.target.path)], check=True)
+            subprocess.run(["mount", "-t", "xfs", site.target.device, str(site.target.path)], check=True)
+        finally:
+            os.close(device)
+    assert site.run().returncode == 0
+    assert site.differences() == ""
+
+
+def test_a_target_that_gets_full_stops_the_pool_and_tells_what_to_do(
+    scratch: Path, xfs_source: XfsMount, tiny_xfs: XfsMount
+) -> None:
+    for site in made_site(scratch, xfs_source, tiny_xfs):
+        ballast = tiny_xfs.path / "ballast"
+        with site.started(*SLOW) as process:
+            wait_for(site.streams, "streams")
+            fill_up(ballast)
+            _, said = process.communicate(timeout=120)
+            assert process.returncode == 1, said
+            assert "the target is full" in said
+            assert "df -h" in said
+        refused = site.run()
+        assert refused.returncode == 4
+        assert "lacks" in refused.stderr
+        ballast.unlink()
+        assert site.run().returncode == 0
+        assert site.differences() == ""
+
+
+def test_a_target_without_inodes_stops_the_pool(scratch: Path, xfs_source: XfsMount, make_xfs: MakeXfs) -> None:
+    target = make_xfs(size_bytes=64 * MIB, max_inodes=1280)
+    for site in made_site(scratch, xfs_source, target):
+        ballast = target.path / "ballast"
+        with site.started(*SLOW) as process:
+            wait_for(site.streams, "streams")
+            fill_inodes(ballast)
+            _, said = process.communicate(timeout=120)
+            assert process.returncode == 1, said
+            assert "the target is full" in said
+        refused = site.run()
+        assert refused.returncode == 4
+        assert "inodes" in refused.stderr
+        for file in ballast.iterdir():
+            file.unlink()
+        assert site.run().returncode == 0
+        assert site.differences() == ""
+
+
+def test_a_read_only_target_is_refused(site: RealSite) -> None:
+    site.target.remount("ro")
+    try:
+        refused = site.run()
+        assert refused.returncode == 4
+        assert "read-only" in refused.stderr
+        assert site.run("-n").returncode == 4
+    finally:
+        site.target.remount("rw")
+    assert site.run().returncode == 0
+    assert site.differences() == ""
+
+
+def test_a_frozen_target_is_stuck_and_does_not_hold_the_program(
+    scratch: Path, xfs_source: XfsMount, xfs_target: XfsMount
+) -> None:
+    for site in made_site(scratch, xfs_source, xfs_target, 'stall_timeout = "5s"'):
+        try:
+            with site.started(*SLOW) as process:
+                wait_for(site.streams, "streams")
+                subprocess.run(["fsfreeze", "--freeze", str(xfs_target.path)], check=True)
+                _, said = process.communicate(timeout=120)
+                assert process.returncode == 1, said
+                assert "stood still" in said
+        finally:
+            unfreeze(xfs_target)
+        wait_for(partial(has_no_streams, site), "the end of the streams")
+        assert site.run().returncode == 0
+        assert site.differences() == ""
+
+
+def test_a_dry_run_changes_nothing_on_disk(site: RealSite) -> None:
+    def state() -> object:
+        return sorted((str(path), path.stat().st_mtime_ns) for path in site.directory.rglob("*"))
+
+    before = state()
+    done = site.run("-n")
+    assert done.returncode == 0, done.stderr
+    assert not (site.target.path / "home").exists()
+    assert [row for row in state() if row not in before] == []  # type: ignore[operator, attr-defined]
+
+
+def came_so_far(site: RealSite, process: "subprocess.Popen[str]", attempts: int) -> bool:
+    return site.attempts() >= attempts or process.poll() is not None
+
+
+def has_no_streams(site: RealSite) -> bool:
+    return not site.streams()
+
+
+def fill_inodes(directory: Path) -> None:
+    """Make files until there is no inode left."""
+    directory.mkdir()
+    for number in itertools.count():
+        try:
+            (directory / str(number)).touch()
+        except OSError:
+            return
+
+
+def fill_up(file: Path) -> None:
+    """Write until there is no room at all."""
+    with open(file, "wb", buffering=0) as stream:
+        for size_bytes in (MIB, 4096):
+            try:
+                while True:
+                    stream.write(bytes(size_bytes))
+            except OSError:
+                continue
