@@ -180,7 +180,8 @@ def _attributes(capabilities: TargetCapabilities) -> Sequence[bytes]:
     """ACLs, and of the other attributes what the target keeps.
 
     Any filter for attributes switches off rsync's own, so that everything else has to be shut out by name: `system.*`
-    would carry ACLs a second way, `trusted.*` Gluster's internals. `**` also matches slashes in an attribute's name.
+    would carry ACLs a second way, `trusted.*` Gluster's internals. `**` also matches slashes in an attribute's name,
+    and rsync matches behind every slash as well (so a `user.a/trusted.b` does not travel, and verification says so).
     Excluded attributes are neither sent nor removed on the target.
     """
     options: list[bytes] = []
@@ -188,7 +189,7 @@ def _attributes(capabilities: TargetCapabilities) -> Sequence[bytes]:
         options.append(b"--acls")
     if not (capabilities.keeps_user_xattrs or capabilities.keeps_security_xattrs):
         return options
-    options.append(b"--xattrs")
+    options += [b"--xattrs", b"--filter=-x trusted.**", b"--filter=-x system.**"]
     if capabilities.keeps_user_xattrs:
         options.append(b"--filter=+x user.**")
     if capabilities.keeps_security_xattrs:

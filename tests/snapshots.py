@@ -1,0 +1,70 @@
+"""What lies in a tree, for comparing two of them: everything that a copy has to bring over."""
+
+import hashlib
+import os
+import stat
+from collections.abc import Iterator
+
+
+def snapshot(tree: bytes, *, directories: bool = True) -> dict[bytes, tuple[object, ...]]:
+    """Every path below a tree, by its name relative to it, whatever its length; the tree's own directory is left out."""
+    seen: dict[bytes, tuple[object, ...]] = {}
+    groups: dict[tuple[int, int], list[bytes]] = {}
+    fd = os.open(tree, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        for name, directory_fd, last in _walk(fd, b""):
+            found = os.lstat(last, dir_fd=directory_fd)
+            if stat.S_ISDIR(found.st_mode) and not directories:
+                continue
+            seen[name] = (*_facts(found), *_content(directory_fd, last, found))
+            if found.st_nlink > 1 and not stat.S_ISDIR(found.st_mode):
+                groups.setdefault((found.st_dev, found.st_ino), []).append(name)
+    finally:
+        os.close(fd)
+    for names in groups.values():
+        for name in names if len(names) > 1 else ():
+            seen[name] += (tuple(sorted(names)),)
+    return seen
+
+
+def names_of(tree: bytes) -> tuple[list[bytes], list[bytes]]:
+    """The directories, outermost first, and everything else, in order."""
+    directories: list[bytes] = []
+    others: list[bytes] = []
+    fd = os.open(tree, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        for name, directory_fd, last in _walk(fd, b""):
+            is_directory = stat.S_ISDIR(os.lstat(last, dir_fd=directory_fd).st_mode)
+            (directories if is_directory else others).append(name)
+    finally:
+        os.close(fd)
+    return directories, others
+
+
+def _walk(fd: int, prefix: bytes) -> Iterator[tuple[bytes, int, bytes]]:
+    for last in sorted(os.fsencode(name) for name in os.listdir(fd)):
+        yield prefix + last, fd, last
+        if stat.S_ISDIR(os.lstat(last, dir_fd=fd).st_mode):
+            deeper = os.open(last, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=fd)
+            try:
+                yield from _walk(deeper, prefix + last + b"/")
+            finally:
+                os.close(deeper)
+
+
+def _facts(found: os.stat_result) -> tuple[object, ...]:
+    size = 0 if stat.S_ISDIR(found.st_mode) else found.st_size
+    return (stat.filemode(found.st_mode), found.st_uid, found.st_gid, size, found.st_mtime_ns, found.st_rdev)
+
+
+def _content(directory_fd: int, last: bytes, found: os.stat_result) -> tuple[object, ...]:
+    path = b"/proc/self/fd/%d/%s" % (directory_fd, last)
+    names = sorted(os.listxattr(path, follow_symlinks=False))
+    attributes = tuple((name, os.getxattr(path, name, follow_symlinks=False)) for name in names)
+    if stat.S_ISLNK(found.st_mode):
+        return (attributes, os.readlink(last, dir_fd=directory_fd))
+    if not stat.S_ISREG(found.st_mode):
+        return (attributes,)
+    fd = os.open(last, os.O_RDONLY | os.O_NOFOLLOW | os.O_NOATIME, dir_fd=directory_fd)
+    with open(fd, "rb") as file:
+        return (attributes, hashlib.file_digest(file, "blake2b").hexdigest())
