@@ -1,0 +1,95 @@
+"""A site of one test on a lab that others use too: its own target, state and plans; the program as a subprocess."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from migrator.domain.site import SENTINEL_NAME
+from tests.cluster.handle import LabHandle
+
+_SITE = """
+[site]
+name = "test"
+state_dir = {state}
+
+[source]
+kind = "gluster"
+volume = {volume}
+mount = {source}
+via = "mount"
+gluster = {gluster}
+
+[target]
+kind = "posix"
+mount = {target}
+
+[users]
+trees = ["home/*"]
+
+[batch]
+max_users = 3
+
+[transfer]
+jobs = 3
+chunk_size = "4MiB"
+chunk_files = 20
+reserve = "16MiB"
+sample_interval = "1s"
+"""
+
+
+@dataclass(frozen=True)
+class LabSite:
+    """A site: where its files lie, and the program at work on it."""
+
+    directory: Path
+    source: Path
+    target: Path
+
+    @property
+    def file(self) -> Path:
+        return self.directory / "site.toml"
+
+    def argv(self, *arguments: str) -> list[str]:
+        return [sys.executable, "-m", "migrator", "--site", str(self.file), *arguments]
+
+    def start(self, *arguments: str) -> "subprocess.Popen[bytes]":
+        return subprocess.Popen(
+            self.argv(*arguments), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+
+    def call(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
+        return subprocess.run(
+            self.argv(*arguments), stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+        )
+
+    def json(self, *arguments: str, code: int = 0) -> Any:
+        """The verb's document; the verb must end with the code."""
+        done = self.call(*arguments, "--json")
+        assert done.returncode == code, f"{arguments}: {done.returncode}\n{done.stdout}\n{done.stderr}"
+        return json.loads(done.stdout)
+
+
+@contextmanager
+def lab_site(lab: LabHandle, directory: Path, target: Path) -> Iterator[LabSite]:
+    """A new site over the lab's volume; its sentinel is taken away afterwards, so that the next test can have its own."""
+    directory.mkdir()
+    site = LabSite(directory=directory, source=lab.source, target=target)
+    values = {
+        "state": directory / "state",
+        "volume": lab.state.spec.volume,
+        "source": lab.source,
+        "gluster": os.fsdecode(lab.state.gluster),
+        "target": target,
+    }
+    site.file.write_text(_SITE.format(**{name: json.dumps(str(value)) for name, value in values.items()}))
+    try:
+        yield site
+    finally:
+        (lab.source / os.fsdecode(SENTINEL_NAME)).unlink(missing_ok=True)

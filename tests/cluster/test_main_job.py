@@ -1,0 +1,235 @@
+"""The main job on a real volume: three users with every odd file move, are killed on the way, and are proven."""
+
+import os
+import random
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from migrator.domain.paths import percent_unescape
+from migrator.domain.units import MIB
+from tests.cluster.handle import LabHandle, wait_until
+from tests.cluster.sides import assert_equal, digests
+from tests.cluster.site import LabSite, lab_site
+from tests.conftest import MakeXfs
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
+
+KILLS = 20
+
+
+@pytest.fixture
+def site(lab: LabHandle, scratch: Path, make_xfs: MakeXfs) -> Iterator[LabSite]:
+    """A site that has been recorded and scanned."""
+    with lab_site(lab, scratch / "site", make_xfs().path) as made:
+        assert made.call("init").returncode == 0
+        assert made.call("doctor").returncode == 0
+        yield made
+
+
+def trees_of(batch: dict[str, object]) -> list[str]:
+    trees = batch["trees"]
+    assert isinstance(trees, list)
+    return [os.fsdecode(percent_unescape(tree["path"])) for tree in trees]
+
+
+def test_a_batch_of_three_users_with_every_odd_file_arrives_whole(site: LabSite) -> None:
+    record = site.json("scan")
+    assert record["whole"], record["reasons"]
+    plan = site.json("plan")["plan"]
+    first = plan["batches"][0]
+    assert len(first["trees"]) == 3
+
+    preview = site.json("run", "--user-batch", "1", "--dry-run")
+    assert preview["dry_run"]
+    assert os.listdir(site.target) == [".migrator-sentinel"], "a dry run changes nothing"
+
+    summary = site.json("run", "--user-batch", "1")
+    assert summary["batches"][0]["files"] == first["files"]
+    assert summary["batches"][0]["bad"] == []
+    assert_equal(site.source, site.target, trees_of(first))
+    for tree in trees_of(first):
+        assert os.stat(site.target / tree).st_mode & 0o7777 == 0o700, "closed until the switch"
+
+    (verified,) = site.json("verify", "--user-batch", "1")
+    assert verified["whole"]
+    assert verified["differences"] == {}
+    assert verified["digested_files"] > 0
+
+    again = site.json("run", "--user-batch", "1")
+    assert again["nothing_to_do"]
+    assert "Nothing to do" in site.call("run", "--user-batch", "1").stdout
+
+    status = site.json("status")
+    assert status["overall"]["done_bytes"] == first["size_bytes"]
+    site.json("report", "--output", str(site.directory / "report"))
+    html = (site.directory / "report" / "report.html").read_text()
+    assert "verified" in html
+
+
+def rsyncs_of(target: Path) -> list[int]:
+    """Streams at work for this very target: by their cgroup-free sign, a mount namespace that holds it."""
+    found: list[int] = []
+    device = os.stat(target).st_dev
+    for entry in os.listdir("/proc"):
+        if entry.isdigit():
+            try:
+                if Path(f"/proc/{entry}/comm").read_text().strip() == "rsync":
+                    root = os.stat(f"/proc/{entry}/root/target")
+                    if root.st_dev == device:
+                        found.append(int(entry))
+            except OSError:
+                continue
+    return found
+
+
+def kill(pids: list[int]) -> None:
+    for pid in pids:
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            continue
+
+
+def test_killed_at_twenty_random_instants_it_goes_on_and_ends_equal(
+    lab: LabHandle, scratch: Path, make_xfs: MakeXfs
+) -> None:
+    draw = random.Random(20)
+    kills = 0
+    rounds = 0
+    while kills < KILLS:
+        rounds += 1
+        with lab_site(lab, scratch / f"site-{rounds}", make_xfs().path) as site:
+            for verb in ("init", "doctor", "scan", "plan"):
+                assert site.call(verb).returncode == 0, verb
+            batch = site.json("run", "--user-batch", "1", "--dry-run")["batches"][0]
+            trees = [os.fsdecode(percent_unescape(work["tree"])) for work in batch["left"]]
+            process = site.start("run", "--user-batch", "1", "--bwlimit", str(6 * MIB))
+            killed_here = 0
+            while kills < KILLS and killed_here < 14:
+                # From its start to well into the copying; what is killed is drawn too.
+                deadline = time.monotonic() + draw.uniform(0.5, 3.0)
+                while process.poll() is None and time.monotonic() < deadline:
+                    time.sleep(0.01)
+                if process.poll() is not None:
+                    assert process.returncode == 0
+                    break
+                what = draw.choice(("program", "program", "everything", "one stream", "all streams"))
+                streams = rsyncs_of(site.target)
+                if what in ("program", "everything"):
+                    process.send_signal(signal.SIGKILL)
+                    process.wait()
+                if what == "everything" or what == "all streams":
+                    kill(streams)
+                elif what == "one stream" and streams:
+                    kill([draw.choice(streams)])
+                if what in ("program", "everything"):
+                    process = site.start("run", "--user-batch", "1", "--bwlimit", str(6 * MIB))
+                kills += 1
+                killed_here += 1
+            process.wait()
+            assert process.returncode in (0, -signal.SIGKILL)
+            summary = site.json("run", "--user-batch", "1")
+            assert summary["batches"][0]["bad"] == []
+            assert_equal(site.source, site.target, trees)
+            (verified,) = site.json("verify", "--user-batch", "1")
+            assert verified["differences"] == {}
+            assert verified["whole"]
+            wait_until(lambda target=site.target: not rsyncs_of(target), "no stream is left")  # type: ignore[misc]
+
+
+def test_what_differs_after_a_run_beside_users_at_work_is_what_they_touched(
+    make_lab: "object", scratch: Path, make_xfs: MakeXfs
+) -> None:
+    assert callable(make_lab)
+    lab: LabHandle = make_lab(hosts=2, bricks_per_host=2, users=3, files=400)
+    journal = scratch / "journal"
+    with lab_site(lab, scratch / "site", make_xfs().path) as site:
+        for verb in ("init", "doctor"):
+            assert site.call(verb).returncode == 0, verb
+        churn = subprocess.Popen(
+            [
+                *site.argv("lab", "churn", "--dir", os.fsdecode(lab.state.spec.directory)),
+                "--rate", "40", "--journal", str(journal),
+            ],
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        try:
+            wait_until(lambda: journal.exists() and journal.stat().st_size > 2000, "the users are at work")
+            assert site.call("scan").returncode == 0
+            assert site.call("plan").returncode == 0
+            ended = site.call("run", "--user-batch", "1")
+            assert ended.returncode == 0, ended.stderr
+        finally:
+            churn.send_signal(signal.SIGTERM)
+            churn.wait()
+        assert churn.returncode == 0
+        touched = touched_paths(journal)
+        found = site.json("verify", "--user-batch", "1", code=3)
+        differing = differing_paths(site)
+        assert differing
+        assert found[0]["whole"], found[0]["reasons"]
+        untouched = {path for path in differing if not is_touched(path, touched)}
+        assert untouched == set()
+        # At rest, a new plan brings over what was missed; only what users deleted meanwhile is still there.
+        assert site.call("scan").returncode == 0
+        assert site.call("plan").returncode == 0
+        assert site.call("run", "--user-batch", "1").returncode == 0
+        for path, digest in digests(site.source / "home").items():
+            assert digests_of(site.target, path) == digest
+
+
+def digests_of(target: Path, path: bytes) -> str | None:
+    import hashlib
+
+    try:
+        with open(os.fsencode(target) + b"/home/" + path, "rb") as stream:
+            return hashlib.file_digest(stream, "sha256").hexdigest()
+    except OSError:
+        return None
+
+
+def touched_paths(journal: Path) -> set[bytes]:
+    import json
+
+    found: set[bytes] = set()
+    for line in journal.read_text().splitlines():
+        found.update(percent_unescape(path) for path in json.loads(line)["paths"])
+    return found
+
+
+def is_touched(path: bytes, touched: set[bytes]) -> bool:
+    """A path, a directory above it, or (times and entries of the directory itself) something in it was touched."""
+    parents = {path}
+    while b"/" in path:
+        path = path.rpartition(b"/")[0]
+        parents.add(path)
+    return bool(parents & touched) or any(other.rpartition(b"/")[0] in parents for other in touched)
+
+
+def differing_paths(site: LabSite) -> set[bytes]:
+    import pyarrow.parquet
+
+    newest = max((site.directory / "state" / "manifests").iterdir(), key=lambda path: path.name)
+    return set(pyarrow.parquet.read_table(newest / "differences.parquet")["path"].to_pylist())
+
+
+def test_a_brick_that_is_down_stops_everything_that_would_believe_the_mount(lab: LabHandle, site: LabSite) -> None:
+    assert site.call("scan").returncode == 0
+    assert site.call("plan").returncode == 0
+    brick = lab.bricks[0]
+    lab.stop_brick(brick)
+    try:
+        refused = site.call("run", "--user-batch", "1")
+        assert refused.returncode == 4
+        assert brick.name in refused.stderr
+        assert site.call("verify", "--user-batch", "1").returncode == 4
+        scanned = site.json("scan", code=3)
+        assert not scanned["whole"]
+        assert any(brick.name in reason for reason in scanned["reasons"])
+    finally:
+        lab.start_bricks()
