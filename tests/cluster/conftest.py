@@ -1,6 +1,7 @@
 """A real Gluster cluster for tests: one for the session, or fresh ones."""
 
 import os
+import secrets
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
@@ -55,7 +56,7 @@ def make_lab(lab_parent: Path) -> Iterator[MakeLab]:
     made: list[Path] = []
 
     def make(**fields: Any) -> LabHandle:
-        directory = Path(tempfile.mkdtemp(prefix="lab-", dir=lab_parent))
+        directory = lab_parent / f"own-{len(made)}-{secrets.token_hex(4)}"
         made.append(directory)
         return bring_up(replace(SMALL, directory=os.fsencode(directory), **fields))
 

@@ -30,23 +30,16 @@ class Filled:
     skipped: tuple[tuple[OddKind, str], ...]
 
 
-def fill(root: bytes, spec: LabSpec, users: Sequence[InventedUser], stop: threading.Event) -> Filled:
+def fill(
+    root: bytes, spec: LabSpec, reference_time_s: int, users: Sequence[InventedUser], stop: threading.Event
+) -> Filled:
     """Make all users' trees, some odd ones among them, and a little that lies outside every tree.
 
     Blocking, some minutes at most; ends early, with a part of the files, when `stop` is set. Raises OSError.
     """
-    _outside(root, spec.seed)
-    with ThreadPoolExecutor(_THREADS, thread_name_prefix="fill") as pool:
-        for user in users:
-            _make_directories(root, user)
-        work = [(user, directory) for user in users for directory in user.directories]
-        # The big ones first, so that they do not come last and alone.
-        work.sort(key=lambda pair: sum(file.size_bytes for file in pair[1].files), reverse=True)
-        for future in [pool.submit(_fill_directory, root, spec.seed, *pair, stop) for pair in work]:
-            future.result()
-        skipped = _make_odd(root, spec, users, pool, stop) if spec.odd and not stop.is_set() else ()
-        for future in [pool.submit(_finish_directories, root, user) for user in users]:
-            future.result()
+    with TreeWriter(root) as writer:  # sets the times of `home` at the end, when all trees are there
+        _outside(writer, spec.seed, reference_time_s)
+        skipped = _fill_trees(root, spec, users, stop)
     files = [file for user in users for directory in user.directories for file in directory.files]
     return Filled(
         trees=tuple(user.tree for user in users),
@@ -56,12 +49,29 @@ def fill(root: bytes, spec: LabSpec, users: Sequence[InventedUser], stop: thread
     )
 
 
-def _outside(root: bytes, seed: int) -> None:
-    with TreeWriter(root) as writer:
-        for path in (b"home", b"shared"):
-            writer.directory(path, Attributes(mode=0o755))
-        for path, size_bytes in ((b"shared/reference.dat", 200_000), (b"shared/README", 300), (b"home/NOTICE", 100)):
-            writer.file(path, pieces(seed, path, size_bytes), size_bytes, Attributes(mode=0o644))
+def _fill_trees(
+    root: bytes, spec: LabSpec, users: Sequence[InventedUser], stop: threading.Event
+) -> tuple[tuple[OddKind, str], ...]:
+    with ThreadPoolExecutor(_THREADS, thread_name_prefix="fill") as pool:
+        for user in users:
+            _make_directories(root, user)
+        work = [(user, directory) for user in users for directory in user.directories]
+        # The big ones first, so that they do not come last and alone.
+        work.sort(key=lambda pair: sum(file.size_bytes for file in pair[1].files), reverse=True)
+        for future in [pool.submit(_fill_directory, root, spec.seed, *pair, stop) for pair in work]:
+            future.result()
+        skipped = _make_odd(root, spec, users, pool, stop) if spec.odd and not stop.is_set() else ()
+        for finished in [pool.submit(_finish_directories, root, user) for user in users]:
+            finished.result()
+    return skipped
+
+
+def _outside(writer: TreeWriter, seed: int, reference_time_s: int) -> None:
+    time_ns = reference_time_s * NS_PER_S
+    for path in (b"home", b"shared"):
+        writer.directory(path, Attributes(mode=0o755, mtime_ns=time_ns))
+    for path, size_bytes in ((b"shared/reference.dat", 200_000), (b"shared/README", 300), (b"home/NOTICE", 100)):
+        writer.file(path, pieces(seed, path, size_bytes), size_bytes, Attributes(mode=0o644, mtime_ns=time_ns))
 
 
 def _make_directories(root: bytes, user: InventedUser) -> None:

@@ -130,11 +130,17 @@ async def _build(
         files=filled.files,
         data_bytes=filled.data_bytes,
         reached_s=reached,
-        notes=tuple(f"no odd file of kind {kind}: {reason}" for kind, reason in filled.skipped),
+        notes=(*_notes_on_owners(), *(f"no odd file of kind {kind}: {reason}" for kind, reason in filled.skipped)),
     )
     _write_site(state, site_text)
     write_record(state)
     return state
+
+
+def _notes_on_owners() -> tuple[str, ...]:
+    if os.geteuid() == 0:
+        return ()
+    return ("without root every file belongs to whoever brought the lab up",)
 
 
 def _write_site(state: LabState, site_text: SiteText) -> None:
@@ -169,7 +175,9 @@ async def _fill(state: LabState) -> Filled:
     """Fill the source in a thread; cancellation waits for it, so that nothing is written after it."""
     users = invent_users(state.spec, state.reference_time_s)
     stop = threading.Event()
-    filling = asyncio.ensure_future(asyncio.to_thread(fill, state.source, state.spec, users, stop))
+    filling = asyncio.ensure_future(
+        asyncio.to_thread(fill, state.source, state.spec, state.reference_time_s, users, stop)
+    )
     try:
         return await asyncio.shield(filling)
     except asyncio.CancelledError:
