@@ -27,7 +27,7 @@ bench: venv
 	$(PYTHON_OF_VENV) -m bench
 
 docs: venv
-	$(PYTHON_OF_VENV) tools/configuration_page.py
+	$(PYTHON_OF_VENV) tools/reference_pages.py
 	$(PYTHON_OF_VENV) tools/sample_plan.py
 
 format: venv

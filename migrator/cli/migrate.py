@@ -95,11 +95,10 @@ def scan_command(invocation: Invocation, via: str | None, jobs: int, restart: bo
     """Walk the source into a new catalog; a killed scan goes on where it was."""
     site = open_site(invocation)
     wiring = bootstrap.Wiring(site)
-    users = parse_user_map(site.users.map.read_bytes()) if site.users.map else {}
     request = ScanRequest(
         trees=site.users.trees,
         exclude=site.users.exclude,
-        users=users,
+        users=_users(site),
         via=via or site.source.via,
         workers=jobs,
         restart=restart,
@@ -123,6 +122,19 @@ def scan_command(invocation: Invocation, via: str | None, jobs: int, restart: bo
         )
     present(invocation, record, catalog_document(record))
     return ExitCode.DONE if record.whole else ExitCode.ATTENTION
+
+
+def _users(site: Site) -> dict[bytes, str]:
+    """The owner map, where there is one."""
+    if site.users.map is None:
+        return {}
+    try:
+        return parse_user_map(site.users.map.read_bytes())
+    except OSError as error:
+        raise UsageError(
+            f"the owner map {site.users.map} cannot be read: {error.strerror}",
+            hint="put [users] map right in site.toml, or leave it out",
+        ) from error
 
 
 @click.command("plan")

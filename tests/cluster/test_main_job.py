@@ -1,5 +1,7 @@
 """The main job on a real volume: three users with every odd file move, are killed on the way, and are proven."""
 
+import hashlib
+import json
 import os
 import random
 import signal
@@ -8,10 +10,12 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow.parquet
 import pytest
 
 from migrator.domain.paths import percent_unescape
 from migrator.domain.units import MIB
+from tests.cluster.conftest import MakeLab
 from tests.cluster.handle import LabHandle, wait_until
 from tests.cluster.sides import assert_equal, digests
 from tests.cluster.site import LabSite, lab_site
@@ -123,7 +127,7 @@ def test_killed_at_twenty_random_instants_it_goes_on_and_ends_equal(
                 if what in ("program", "everything"):
                     process.send_signal(signal.SIGKILL)
                     process.wait()
-                if what == "everything" or what == "all streams":
+                if what in ("everything", "all streams"):
                     kill(streams)
                 elif what == "one stream" and streams:
                     kill([draw.choice(streams)])
@@ -143,10 +147,9 @@ def test_killed_at_twenty_random_instants_it_goes_on_and_ends_equal(
 
 
 def test_what_differs_after_a_run_beside_users_at_work_is_what_they_touched(
-    make_lab: "object", scratch: Path, make_xfs: MakeXfs
+    make_lab: MakeLab, scratch: Path, make_xfs: MakeXfs
 ) -> None:
-    assert callable(make_lab)
-    lab: LabHandle = make_lab(hosts=2, bricks_per_host=2, users=3, files=400)
+    lab = make_lab(hosts=2, bricks_per_host=2, users=3, files=400)
     journal = scratch / "journal"
     with lab_site(lab, scratch / "site", make_xfs().path) as site:
         for verb in ("init", "doctor"):
@@ -184,8 +187,6 @@ def test_what_differs_after_a_run_beside_users_at_work_is_what_they_touched(
 
 
 def digests_of(target: Path, path: bytes) -> str | None:
-    import hashlib
-
     try:
         with open(os.fsencode(target) + b"/home/" + path, "rb") as stream:
             return hashlib.file_digest(stream, "sha256").hexdigest()
@@ -194,8 +195,6 @@ def digests_of(target: Path, path: bytes) -> str | None:
 
 
 def touched_paths(journal: Path) -> set[bytes]:
-    import json
-
     found: set[bytes] = set()
     for line in journal.read_text().splitlines():
         found.update(percent_unescape(path) for path in json.loads(line)["paths"])
@@ -212,8 +211,6 @@ def is_touched(path: bytes, touched: set[bytes]) -> bool:
 
 
 def differing_paths(site: LabSite) -> set[bytes]:
-    import pyarrow.parquet
-
     newest = max((site.directory / "state" / "manifests").iterdir(), key=lambda path: path.name)
     return set(pyarrow.parquet.read_table(newest / "differences.parquet")["path"].to_pylist())
 

@@ -1,0 +1,55 @@
+"""docs/cli.md and the README say what the program does."""
+
+import re
+from pathlib import Path
+
+from migrator.cli.main import main
+from migrator.cli.reference import render_cli_reference, verbs
+from migrator.domain.errors import EXIT_CODE_MEANINGS, ExitCode
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_the_page_is_the_one_that_the_commands_give() -> None:
+    assert (ROOT / "docs" / "cli.md").read_text(encoding="utf-8") == render_cli_reference(), "write it anew: make docs"
+
+
+def test_every_verb_is_in_the_readme_and_the_readme_names_no_other() -> None:
+    table = README.partition("## Verbs")[2].partition("## ")[0]
+    named = {
+        cell
+        for row in table.splitlines()
+        if row.startswith("| `")
+        for cell in re.findall(r"`([^`]+)`", row.split("|")[1])
+    }
+    assert named == {" ".join(words) for words, _ in verbs(main)}
+
+
+def test_every_option_in_the_readme_exists() -> None:
+    options = {name for _, command in verbs(main) for option in command.params for name in option.opts} | {"--site"}
+    named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", README)) - {"--help"}
+    assert named <= options, named - options
+
+
+def test_the_readme_has_the_exit_codes() -> None:
+    rows = re.findall(r"^\| (\d+) \| (.+) \|$", README, flags=re.MULTILINE)
+    assert rows == [(str(code.value), meaning) for code, meaning in EXIT_CODE_MEANINGS.items()]
+
+
+def test_exit_codes_are_all_told_and_none_twice() -> None:
+    assert set(EXIT_CODE_MEANINGS) == set(ExitCode)
+    assert len({code.value for code in ExitCode}) == len(ExitCode)
+
+
+def test_every_verb_takes_json_and_explains_every_option() -> None:
+    for words, command in verbs(main):
+        assert "--json" in {name for option in command.params for name in option.opts}, words
+        assert all(getattr(option, "help", None) for option in command.params), words
+        assert command.help, words
+
+
+def test_links_between_the_pages_lead_somewhere() -> None:
+    for page in (ROOT / "README.md", *(ROOT / "docs").glob("*.md")):
+        for link in re.findall(r"\]\(([^)#:]+)\)", page.read_text(encoding="utf-8")):
+            assert (page.parent / link).exists(), f"{page.name}: {link}"
