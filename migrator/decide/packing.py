@@ -88,12 +88,8 @@ class _OpenChunk:
 
     def continues(self, listing: Listing) -> bool:
         model = self._model
-        return (
-            listing.batch == model.batch
-            and listing.kind is model.kind
-            and listing.tree == model.tree
-            and listing.grouped == model.grouped
-        )
+        # Files with one name and link groups may share a chunk: both are units.
+        return listing.batch == model.batch and listing.kind is model.kind and listing.tree == model.tree
 
     def take(self, listing: Listing) -> Iterator[PackedChunk]:
         if listing.grouped:
