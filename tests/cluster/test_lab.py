@@ -1,5 +1,6 @@
 """The lab on a real cluster: what comes up holds what it should, and nothing stays when it is taken down."""
 
+import asyncio
 import os
 import random
 import signal
@@ -11,10 +12,12 @@ import pytest
 
 from migrator.domain.errors import Refused, ToolFailed
 from migrator.domain.lab import LabKind, LabPhase, OddKind, VolumeType
+from migrator.stages.lab.churn import ChurnSummary, lab_churn
+from migrator.stages.lab.churn_journal import read_journal
 from migrator.stages.lab.machine import processes_in
 from migrator.stages.lab.record import read_record
 from tests.cluster.conftest import MakeLab
-from tests.cluster.handle import LabHandle, bring_up, is_alive, take_down, wait_until
+from tests.cluster.handle import LabHandle, WallClock, bring_up, is_alive, take_down, wait_until
 from tests.cluster.lab_remains import remains_of
 from tests.lab_facts import ODD_PROOFS, walk
 
@@ -184,3 +187,31 @@ def test_a_directory_in_use_is_refused(make_lab: MakeLab, lab: LabHandle) -> Non
     with pytest.raises(Refused, match="network namespace"):
         make_lab(prefix=lab.state.spec.name_prefix)
     assert lab.state.spec.kind is LabKind.GLUSTER
+
+
+def test_users_at_work_on_the_mount_are_in_the_journal(make_lab: MakeLab, scratch: Path) -> None:
+    handle = make_lab(users=2, files=150, data_bytes=1_000_000)
+    state = handle.state
+    journal = os.fsencode(scratch / "journal")
+
+    async def work() -> ChurnSummary:
+        return await lab_churn(
+            state.source,
+            state.trees,
+            journal=journal,
+            rate_per_s=1e6,
+            seed=3,
+            clock=WallClock(),
+            stop=asyncio.Event(),
+            operations=300,
+        )
+
+    before = {path: fact.comparable for path, fact in walk(state.source).items()}
+    summary = asyncio.run(work())
+    handle.drop_client_cache()
+    after = {path: fact.comparable for path, fact in walk(state.source).items()}
+    touched = read_journal(journal)
+    different = {path for path in before.keys() | after.keys() if before.get(path) != after.get(path)}
+    assert len(different) > 100
+    assert {path for path in different if not touched.covers(path)} == set()
+    assert summary.refused < 40

@@ -258,7 +258,7 @@ class _Churn:
         if is_beneath(directory, old):
             raise OSError("a directory cannot go into itself")
         new = self._index.free_name(self._draw, directory)
-        self._journal.intend("rename-directory", (), (old, new))
+        self._journal.intend("rename-directory", (old, new), (old, new))
         os.rename(self._place(old), self._place(new))  # noqa: PTH104 (bytes)
         self._index.rename_directory(old, new)
 
