@@ -28,6 +28,7 @@ _JAIL = re.compile(rb"migrator-jail: ([a-z-]+): (\d+): (.*)")
 _NOISE = re.compile(
     rb"rsync (?:error|warning): .*"
     rb"|\*\*\* Skipping any contents from this failed directory \*\*\*"
+    rb"|refusing to follow a symlink owned by an untrusted user; .*"  # a message about the file follows (3.5.0)
     rb"|(?:rsync: )?(?:\[\w+\] )?IO error encountered -- skipping file deletion"
 )
 _ATTRIBUTE_CALLS = (b"setxattr", b"set_acl", b"removexattr")

@@ -27,7 +27,7 @@ def test_an_error_is_judged(name: str, program: str, scratch: Path, make_xfs: Ma
     world = World(Streams(engine, source_root, target.path), source, target_tree)
     ran = scenario(world)
     if directory := os.environ.get(_RECORD_VARIABLE):
-        record(Path(directory) / engine.version_text, name, ran)
+        record(Path(directory) / engine.features.version_text, name, ran)
     outcome = ran.outcome
     detail = (ran.completed.exit_code, ran.stderr, outcome)
     assert outcome.verdict is expected.verdict, detail

@@ -41,9 +41,9 @@ class RsyncEngine:
         return self._program
 
     @property
-    def version_text(self) -> str:
-        """The program's version, for people."""
-        return self._features.version_text
+    def features(self) -> RsyncFeatures:
+        """Which rsync it is, and what it can do."""
+        return self._features
 
     def fits(self, tree: bytes, path: bytes) -> bool:
         """Whether rsync can take this path of a tree (both relative to the source root).

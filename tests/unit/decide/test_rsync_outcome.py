@@ -93,6 +93,19 @@ def test_an_io_error_of_the_target_is_not_blamed_on_source_files() -> None:
     assert _judge(source + target, b"a", b"b", exit_code=11).suspects == ()
 
 
+def test_a_user_s_symlink_in_place_of_a_directory() -> None:
+    stderr = (
+        b"refusing to follow a symlink owned by an untrusted user; use --insecure-links locally or "
+        b'"insecure links = yes" in a daemon module ONLY if every path component is trusted\n'
+        b'rsync: [sender] send_files failed to open "/source/d/f9": Too many levels of symbolic links (40)\n'
+    )
+    outcome = _judge(stderr, b"d/f8", b"d/f9")
+    assert outcome.verdict is Verdict.DONE
+    assert [(suspect.path, suspect.kind) for suspect in outcome.suspects] == [
+        (TREE + b"/d/f9", FileProblemKind.VANISHED)
+    ]
+
+
 def test_an_unexplained_line_means_another_try() -> None:
     known = b'rsync: [sender] link_stat "/source/a" failed: No such file or directory (2)\n'
     assert _judge(known, b"a").verdict is Verdict.DONE

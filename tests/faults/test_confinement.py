@@ -1,0 +1,217 @@
+"""Users who swap directories for symlinks while root copies their tree."""
+
+import asyncio
+import ctypes
+import errno
+import os
+import secrets
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from migrator.adapters.engines.rsync import RsyncEngine
+from migrator.adapters.executors.process import LocalProcesses
+from migrator.domain.states import ChunkKind
+from migrator.domain.transfer import Verdict
+from migrator.domain.units import KIB, MIB
+from tests.snapshots import snapshot
+from tests.streams import Streams, engine_of, make_trees, rsync_programs
+
+pytestmark = pytest.mark.needs_root
+
+TREE = b"home/mallory"
+VICTIM = "victim"
+SECRET = b"what mallory must not see\n"
+OWN = b"mallory's own\n"
+SWAPS = 1000
+ROUNDS = 4
+FILES = 40
+_AT_FDCWD = -100
+_RENAME_EXCHANGE = 2
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def exchange(one: Path, other: Path) -> None:
+    """Swap two names atomically (renameat2)."""
+    result = _libc.renameat2(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE)
+    if result:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code))
+
+
+@contextmanager
+def swapping(one: Path, other: Path) -> Iterator[Callable[[], int]]:
+    """Swap two names again and again until the end of the block; gives how often so far."""
+    count = 0
+    done = threading.Event()
+
+    def swap() -> None:
+        nonlocal count
+        while not done.is_set():
+            exchange(one, other)
+            count += 1
+
+    thread = threading.Thread(target=swap)
+    thread.start()
+    try:
+        yield lambda: count
+    finally:
+        done.set()
+        thread.join()
+
+
+@pytest.fixture
+def trees(scratch: Path) -> tuple[Path, Path]:
+    """Mallory's tree on both sides; `d` holds files, and the same names hold secrets in many places outside."""
+    source, target = make_trees(scratch / "source", scratch / "target", tree=TREE)
+    for directory, content in ((source / "d", OWN), (source.parent / VICTIM, SECRET), (scratch / VICTIM, SECRET)):
+        directory.mkdir()
+        for number in range(FILES):
+            (directory / f"f{number}").write_bytes(content)
+    return source, target
+
+
+def outside(trees: tuple[Path, Path]) -> dict[str, str]:
+    source, _ = trees
+    return {
+        "root": "/",
+        "parent": "..",
+        "neighbour": f"../{VICTIM}",
+        "absolute": str(source.parents[2] / VICTIM),
+        "absolute-neighbour": str(source.parent / VICTIM),
+        "etc": "/etc",
+    }
+
+
+@pytest.fixture(params=["root", "parent", "neighbour", "absolute", "absolute-neighbour", "etc"])
+def link_to(request: pytest.FixtureRequest, trees: tuple[Path, Path]) -> str:
+    return outside(trees)[request.param]
+
+
+def until(swaps: Callable[[], int]) -> Iterator[int]:
+    """Rounds, until there were enough of them and of swaps."""
+    rounds = 0
+    while swaps() < SWAPS or rounds < ROUNDS:
+        rounds += 1
+        yield rounds
+
+
+def names() -> list[bytes]:
+    files = [b"d/f%d" % number for number in range(FILES)]
+    beyond = [b"d/passwd", b"d/etc/passwd", b"d/" + VICTIM.encode() + b"/f0"]
+    return [TREE + b"/" + name for name in files + beyond]
+
+
+def everything_in(directory: Path) -> list[bytes]:
+    found: list[bytes] = []
+    for path, _, files in os.walk(directory):
+        found += [(Path(path) / name).read_bytes() for name in files if not (Path(path) / name).is_symlink()]
+    return found
+
+
+@pytest.mark.parametrize("owner", [0, 20001], ids=["root-owned", "user-owned"])
+@pytest.mark.parametrize("program", rsync_programs())
+def test_a_swapped_source_directory_leads_nowhere(
+    trees: tuple[Path, Path], link_to: str, owner: int, program: str
+) -> None:
+    source, target = trees
+    link = source / "link"
+    link.symlink_to(link_to)
+    os.chown(link, owner, owner, follow_symlinks=False)
+    streams = Streams(engine_of(program), source.parents[1], target.parents[1])
+    with swapping(source / "d", link) as swaps:
+        for _ in until(swaps):
+            ran = streams.run(names(), tree=TREE)
+            assert ran.outcome.verdict is Verdict.DONE, (ran.completed, ran.stderr)
+    arrived = everything_in(target)
+    assert set(arrived) <= {OWN}
+    copied = {path.name for path in target.rglob("*")} - {"d"}
+    assert copied <= {f"f{number}" for number in range(FILES)}
+
+
+def test_a_swapped_target_directory_leads_nowhere(trees: tuple[Path, Path], link_to: str) -> None:
+    source, target = trees
+    hidden = target.parent / VICTIM
+    hidden.mkdir()
+    before = (snapshot(os.fsencode(hidden)), snapshot(os.fsencode(target.parents[2] / VICTIM)))
+    (target / "d").mkdir()
+    link = target / "link"
+    link.symlink_to(link_to)
+    streams = Streams(engine_of(), source.parents[1], target.parents[1])
+    with swapping(target / "d", link) as swaps:
+        for _ in until(swaps):
+            for number in range(FILES):
+                os.utime(source / "d" / f"f{number}", ns=(swaps(), swaps()))
+            ran = streams.run(names(), tree=TREE)
+            assert ran.outcome.verdict in (Verdict.DONE, Verdict.RETRY), (ran.completed, ran.stderr)
+    assert (snapshot(os.fsencode(hidden)), snapshot(os.fsencode(target.parents[2] / VICTIM))) == before
+    assert not Path("/f0").exists()
+    assert not Path("/etc/f0").exists()
+
+
+def test_swapped_directories_in_chunks_of_directories(trees: tuple[Path, Path], link_to: str) -> None:
+    source, target = trees
+    (source / "d" / "below").mkdir()
+    (source / "d" / "below").chmod(0o711)
+    link = source / "link"
+    link.symlink_to(link_to)
+    streams = Streams(engine_of(), source.parents[1], target.parents[1])
+    directories = [TREE + b"/d", TREE + b"/d/below", TREE + b"/d/etc", TREE + b"/d/" + VICTIM.encode()]
+    with swapping(source / "d", link) as swaps:
+        for _ in until(swaps):
+            for kind in (ChunkKind.DIRECTORIES, ChunkKind.DIRECTORY_TIMES):
+                ran = streams.run(directories, tree=TREE, kind=kind)
+                assert ran.outcome.verdict is Verdict.DONE, (ran.completed, ran.stderr)
+    assert {path.relative_to(target).as_posix() for path in target.rglob("*")} <= {"d", "d/below"}
+
+
+def test_the_attack_works_where_nothing_confines(trees: tuple[Path, Path]) -> None:
+    """What the tests above defend against is real: the same list, unconfined, brings the neighbour's files."""
+    source, target = trees
+    engine = engine_of()
+    bare = RsyncEngine(program=engine.program, features=replace(engine.features, confine_root=False), privileged=True)
+    (source / "link").symlink_to(f"../{VICTIM}")
+    exchange(source / "d", source / "link")
+    streams = Streams(bare, source.parents[1], target.parents[1], as_uid=0)
+    streams.run(names(), tree=TREE)
+    assert SECRET in everything_in(target)
+
+
+def test_a_cancelled_stream_leaves_no_process(scratch: Path) -> None:
+    source, _ = make_trees(scratch / "source", scratch / "target", tree=TREE)
+    (source / "big").write_bytes(os.urandom(8 * MIB))
+    streams = Streams(engine_of(), scratch / "source", scratch / "target")
+    token = secrets.token_hex(16)
+
+    async def cancel() -> None:
+        moving = asyncio.Event()
+        task = asyncio.create_task(
+            streams.copy(
+                [TREE + b"/big"],
+                tree=TREE,
+                bwlimit_bytes_per_s=512 * KIB,
+                on_stdout=lambda _: moving.set(),
+                token=token,
+            )
+        )
+        await asyncio.wait_for(moving.wait(), 20)
+        processes = LocalProcesses()
+        assert len(processes.survivors([token])[token]) >= 4, "the jail and rsync's three"
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert not processes.survivors([token])
+
+    asyncio.run(cancel())
+
+
+def test_an_old_kernel_without_exchange_would_be_noticed(scratch: Path) -> None:
+    (scratch / "one").mkdir()
+    with pytest.raises(OSError) as caught:  # noqa: PT011 - the errno is what counts
+        exchange(scratch / "one", scratch / "missing")
+    assert caught.value.errno == errno.ENOENT
