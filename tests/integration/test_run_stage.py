@@ -468,6 +468,11 @@ async def test_leftovers_of_a_killed_stream_are_removed_and_users_files_are_not(
     leftover, unrelated = ALICE + b"/sub/.f01.abc123", ALICE + b"/sub/.notes.abc123"
     for path in (users, leftover, unrelated):
         world.target.add(path, b"?")
+    mount, world.target.mount = world.target.mount, replace(world.target.mount, sentinel="another file system")
+    with pytest.raises(Refused, match="another site"):
+        await world.run()
+    assert leftover in world.target.nodes
+    world.target.mount = mount
     await world.run()
     assert leftover not in world.target.nodes
     assert unrelated in world.target.nodes

@@ -3,28 +3,34 @@
 from collections.abc import Sequence
 
 from migrator.decide.leftovers import is_leftover, temporary_stem
+from migrator.decide.site_guards import health_problems
 from migrator.domain.errors import Refused
 from migrator.domain.events import EventKind, Severity
 from migrator.domain.paths import name, parent, show
 from migrator.domain.states import AttemptState, ChunkState
 from migrator.domain.transfer import AttemptRecord
+from migrator.ports.ledger import SiteRecord
 from migrator.stages.run.context import LOG, Invocation, World
+from migrator.stages.run.guards import mount_findings
 from migrator.stages.run.looking import look
 
 _ORPHAN_TRIES = 3
 _ORPHAN_PAUSE_S = 5.0
 
 
-async def recover(invocation: Invocation) -> None:
+async def recover(invocation: Invocation, site: SiteRecord) -> None:
     """Bring every attempt that a crash left unfinished to its end. May be called again.
 
-    Raises Refused where a process of one cannot be ended: its chunk must not be given out beside it.
+    Raises Refused where a process of one cannot be ended: its chunk must not be given out beside it. And before
+    anything is removed where the mounts are not the expected ones or the source is not whole: a file that only seems
+    to be no user's could be one.
     """
     world = invocation.world
     unfinished = world.ledger.passes.unfinished_attempts()
     if not unfinished:
         return
     stuck = await _end(world, [attempt.token for attempt in unfinished])
+    await _refuse_in_doubt(invocation, site)
     for attempt in unfinished:
         if attempt.token in stuck:
             continue
@@ -47,6 +53,24 @@ async def recover(invocation: Invocation) -> None:
             cause="they hang in the kernel (D state), on a file system that does not answer",
             hint="check the servers of both file systems; when the processes are gone, run the same command again "
             f"(processes with MIGRATOR_TOKEN={stuck[0]} and others)",
+        )
+
+
+async def _refuse_in_doubt(invocation: Invocation, site: SiteRecord) -> None:
+    world, timeout_s = invocation.world, invocation.request.stall_timeout_s
+    health = await world.source.health()
+    problems = (
+        *await mount_findings(world, world.source, site.source, timeout_s),
+        *await mount_findings(world, world.target, site.target, timeout_s),
+        *health_problems(health, health, tasks_count=False),
+    )
+    if problems:
+        for problem in problems:
+            invocation.say(EventKind.GUARD_REFUSED, Severity.ERROR, "recovery", problem)
+        raise Refused(
+            f"an earlier run was killed, and what it left cannot be cleared away: {'; '.join(problems)}",
+            cause="something is not as it has to be, or could not be looked at, which counts the same",
+            hint="see `migrator doctor` for the remedy of each, then run the same command again",
         )
 
 

@@ -104,7 +104,7 @@ async def _copy(
     numbers = ", ".join(str(batch.number) for batch in batches)
     subject = f"plan {plan.name}"
     invocation.say(EventKind.RUN_STARTED, Severity.INFO, subject, f"run of batch {numbers} of plan {plan.name}")
-    await recover(invocation)
+    await recover(invocation, site)
     done: list[BatchSummary] = []
     for batch in batches:
         summary = await SeedPass(invocation=invocation, plan=plan, site=site, batch=batch).run()
