@@ -38,7 +38,8 @@ EXIT_MEANINGS = {
 _SUCCESS = 0
 _PER_FILE = (23, 24)
 _ENDED_BY_SIGNAL = (19, 20, 128 + 1, 128 + 2, 128 + 9, 128 + 15)
-_UNUSABLE = (1, 2, 4, 126, 127)
+_UNUSABLE = (1, 126, 127)
+"""Not 2 and 4: who swaps a directory for a symlink at the right moment makes rsync 3.2.7 end with 2."""
 _JAIL_FAILED = 125
 _GONE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 """There is no such path on the source any more, perhaps since something else took the place of a directory above."""

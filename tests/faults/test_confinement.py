@@ -127,7 +127,7 @@ def test_a_swapped_source_directory_leads_nowhere(
     with swapping(source / "d", link) as swaps:
         for _ in until(swaps):
             ran = streams.run(names(), tree=TREE)
-            assert ran.outcome.verdict is Verdict.DONE, (ran.completed, ran.stderr)
+            assert ran.outcome.verdict in (Verdict.DONE, Verdict.RETRY), (ran.completed, ran.stderr)
     arrived = everything_in(target)
     assert set(arrived) <= {OWN}
     copied = {path.name for path in target.rglob("*")} - {"d"}
