@@ -329,8 +329,9 @@ def test_the_listings_hold_every_path_of_the_batches_once(queries_of: Opener, se
 
 def test_the_listings_come_in_the_order_of_the_packer(queries_of: Opener) -> None:
     entries = odd_entries(5)
-    listings = list(queries_of(entries).listings([[tree] for tree in TREES]))
-    keys = [(one.batch, list(ChunkKind).index(one.kind), one.grouped) for one in listings]
+    batches = [list(TREES[:2]), list(TREES[2:])]
+    listings = list(queries_of(entries).listings(batches))
+    keys = [(one.batch, list(ChunkKind).index(one.kind), TREES.index(one.tree), one.grouped) for one in listings]
     assert keys == sorted(keys)
     files = [path for one in listings if one.kind is ChunkKind.FILES and not one.grouped for path in one.paths]
     singles = [

@@ -254,7 +254,8 @@ LISTINGS = f"""
         FROM linked WHERE ordinal <> home
     )
     SELECT ordinal * {STEPS} + step AS slot, path, bytes, link_group, link_to
-    FROM listed ORDER BY batch, step, ordinal, place, own
+    FROM listed
+    ORDER BY batch, CASE step WHEN {STEP_GROUPS} THEN {STEP_FILES} ELSE step END, ordinal, step, place, own
 """
 """Everything is ordered by numbers: the scan's order keeps a directory's files together, and a link group stands
 where its first name does. A group's content goes to the first tree of the batch that has a name of it."""
