@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
-from migrator.domain.brick import SourceHealth
+from migrator.domain.brick import SourceHealth, VolumeState
 from migrator.domain.entry import Entry, EntryType
 from migrator.domain.errors import LockHeld, Refused, UsageError
 from migrator.domain.events import Event
@@ -100,6 +100,7 @@ class FakeFileSystem:
         self.mount = IDENTITY
         self.room = Capacity(total_bytes=GIB, free_bytes=GIB, total_inodes=10**6, free_inodes=10**6)
         self.sick: tuple[str, ...] = ()
+        self.tasks: tuple[str, ...] = ()
         self.look_errors: dict[bytes, int] = {}
         self.copy_errors: dict[bytes, int] = {}
         self.sync_errors: list[int] = []
@@ -144,7 +145,10 @@ class FakeFileSystem:
         return self.room
 
     async def health(self) -> SourceHealth:
-        return SourceHealth(problems=self.sick, fingerprint="same")
+        state = VolumeState(
+            volume="vol", volume_id="v", type="distribute", started=True, bricks=(), options=(), tasks=self.tasks
+        )
+        return SourceHealth(problems=self.sick, fingerprint="same", state=state)
 
     async def quotas(self) -> Sequence[tuple[bytes, int]]:
         return ()

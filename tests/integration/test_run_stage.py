@@ -115,6 +115,20 @@ async def test_nothing_is_taken_to_be_gone_on_a_sick_source(world: World) -> Non
 
 
 @in_loop
+async def test_while_files_are_moved_between_bricks_nothing_is_taken_to_be_gone(world: World) -> None:
+    gone = ALICE + b"/sub/f01"
+    world.source.remove(gone)
+    world.source.tasks = ("Rebalance",)
+    summary = await world.run()
+    assert (world.vanished, summary.exit_code) == (0, 3)
+    assert [problem.path for problem in world.attention] == [gone]
+    assert "Rebalance" in world.attention[0].reason
+    world.source.tasks = ()
+    await world.run()
+    assert (world.vanished, len(world.attention)) == (1, 0)
+
+
+@in_loop
 async def test_a_bad_file_does_not_sink_its_chunk(world: World) -> None:
     bad = ALICE + b"/sub/f03"
     world.streams.faults[bad] = Fault("bad", code=errno.EACCES)
