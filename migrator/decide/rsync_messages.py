@@ -195,4 +195,6 @@ def _stem(name: bytes) -> bytes | None:
 
 def _is_cut_to(name: bytes, stem: bytes) -> bool:
     plain = name.removeprefix(b".")
-    return plain == stem or (len(name) > _LONG_NAME_BYTES and plain.startswith(stem))
+    # Versions differ in whether a name that has a dot in front gets another one.
+    stems = (stem, stem.removeprefix(b"."))
+    return plain in stems or (len(name) > _LONG_NAME_BYTES and plain.startswith(stems))

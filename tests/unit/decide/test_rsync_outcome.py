@@ -220,7 +220,9 @@ def _printed(name: bytes) -> bytes:
     return bytes(shown)
 
 
-_NAMES = st.binary(min_size=1, max_size=60).filter(lambda name: not {0, ord("/")} & set(name)) | st.lists(
+_NAMES = st.binary(min_size=1, max_size=60).filter(
+    lambda name: not {0, ord("/")} & set(name) and name not in (b".", b"..")
+) | st.lists(
     st.sampled_from(
         [
             b'"',
