@@ -157,6 +157,18 @@ def test_a_program_that_is_not_there(world: World) -> None:
         )
 
 
+def test_without_root_streams_see_the_real_paths(scratch: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    world = World(scratch)
+    assert not world.executor.confined
+    assert world.view.source_tree == os.fsencode(world.source)
+    assert world.view.target_tree == os.fsencode(world.target)
+    (world.source / "file").write_bytes(b"content\n")
+    assert world.run('read line < "SOURCE/file"; echo "$line" > "TARGET/copy"').exit_code == 0
+    assert (world.target / "copy").read_bytes() == b"content\n"
+    assert asyncio.run(world.executor.problem(BASH)) is None
+
+
 @pytest.mark.needs_root
 class TestConfined:
     """As root."""

@@ -233,6 +233,19 @@ def _make_deep(tree: Path, length: int, last_bytes: int) -> bytes:
     return name
 
 
+def test_unconfined_through_a_symlink_to_the_root(scratch: Path, program: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A mount point that the operator reaches through a symlink of root's is no escape."""
+    source, target = make_trees(scratch / "s", scratch / "t", tree=TREE)
+    (source / "d").mkdir()
+    (source / "d" / "file").write_text("content")
+    for name in ("s", "t"):
+        (scratch / f"{name}-link").symlink_to(name)
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    streams = Streams(engine_of(program, privileged=False), scratch / "s-link", scratch / "t-link")
+    copy_tree(streams, os.fsencode(source))
+    assert snapshot(os.fsencode(source)) == snapshot(os.fsencode(target))
+
+
 def test_whole_seconds_are_no_reason_to_send_again(scratch: Path, program: str) -> None:
     source, target = make_trees(scratch / "s", scratch / "t", tree=TREE)
     for side, nanoseconds in ((source, 123_456_789), (target, 0)):

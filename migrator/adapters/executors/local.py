@@ -25,6 +25,7 @@ class LocalExecutor:
 
     Without root nothing can be confined, and nothing needs to be: a stream can do no more than its user. As root
     there is no way around the confinement: where it cannot be set up, the stream ends with `jail.SET_UP_FAILED`.
+    Confined streams die with the thread that started them: the event loop belongs into the main thread.
     """
 
     def __init__(
@@ -41,11 +42,12 @@ class LocalExecutor:
         if confined is False and os.geteuid() == 0:
             raise Refused("streams of root are confined to their trees, always")
         self._processes = processes
-        self._source_root = source_root
-        self._target_root = target_root
         self._host = host
         self._grace_s = grace_s
         self._confined = os.geteuid() == 0 if confined is None else confined
+        # An rsync that confines itself compares resolved paths; the jail resolves nothing below the roots.
+        self._source_root = source_root if self._confined else os.path.realpath(source_root)
+        self._target_root = target_root if self._confined else os.path.realpath(target_root)
         self._files: dict[bytes, tuple[bytes, ...]] = {}
         self._finding_files = asyncio.Lock()
 
