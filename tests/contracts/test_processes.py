@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from migrator.adapters.executors import process
 from migrator.adapters.executors.process import LocalProcesses
 from migrator.domain.errors import ToolFailed
 from migrator.domain.transfer import ProcessIdentity
@@ -288,3 +289,14 @@ def test_many_at_once(processes: Processes) -> None:
         return list(await asyncio.gather(*(processes.run(command) for command in commands)))
 
     assert [completed.stdout for completed in asyncio.run(many())] == [b"%d" % number * 1000 for number in range(30)]
+
+
+def test_what_cannot_be_ended_is_said(monkeypatch: pytest.MonkeyPatch, token: str) -> None:
+    """A process that hangs in the kernel takes no signal: as here, where none is sent."""
+    monkeypatch.setattr(process, "_signal", lambda *_: None)
+    monkeypatch.setattr(process, "_KILL_WAIT_S", 0.05)
+    processes = LocalProcesses(grace_s=0.05)
+    processes.spawn_detached(Command(argv=(b"sleep", b"1000"), token=token))
+    assert not asyncio.run(processes.end(token, grace_s=0.05))
+    monkeypatch.undo()
+    assert asyncio.run(processes.end(token, grace_s=1.0))
