@@ -24,7 +24,7 @@ from migrator.adapters.output.run_files import DirectoryRunFiles
 from migrator.adapters.plans.chunk_lists import ChunkListFiles
 from migrator.adapters.plans.documents import PlanFiles
 from migrator.config.site import Site
-from migrator.domain.errors import UsageError
+from migrator.domain.errors import ToolFailed, UsageError
 from migrator.domain.site import TargetCapabilities
 from migrator.ports.clock import Clock
 from migrator.ports.processes import Processes
@@ -130,4 +130,6 @@ class Wiring:
             raise UsageError(f"this version has no engine {name!r}", hint="use `--engine rsync`, or leave it out")
         program = locate("rsync")
         features = await ask(self.processes, program)
+        if problem := features.problem():
+            raise ToolFailed(problem, hint="install a newer rsync; `migrator doctor` lists what is needed")
         return RsyncEngine(program=program, features=features, privileged=os.geteuid() == 0)

@@ -73,6 +73,11 @@ class Message:
         before_names = self.text.partition(b'"')[0]
         return any(call in before_names for call in _ATTRIBUTE_CALLS)
 
+    @property
+    def is_from_listing(self) -> bool:
+        """Whether rsync met it while it made its list: the file is not in the list then, and nothing waits for it."""
+        return self.text.startswith(b"link_stat ")
+
 
 def unescape(name: bytes) -> bytes:
     r"""The bytes of a name as rsync printed it: `\#ooo` is one byte; a backslash stands for itself otherwise."""

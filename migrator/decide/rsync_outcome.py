@@ -1,7 +1,7 @@
 """What one run of rsync came to, from its exit code and its standard error."""
 
 import errno
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from migrator.decide.rsync_messages import ListedNames, Message, MessageKind, Side, parse_messages
@@ -90,6 +90,7 @@ def judge_rsync(ended: EndedRsync) -> Outcome:
 
 def _judge_files(ended: EndedRsync, listed: ListedNames, messages: Sequence[Message]) -> Outcome:
     suspects: dict[bytes, FileProblem] = {}
+    never_listed: set[bytes] = set()
     unexplained = ended.stderr_cut
     for message in messages:
         if message.kind is MessageKind.NOISE:
@@ -99,16 +100,25 @@ def _judge_files(ended: EndedRsync, listed: ListedNames, messages: Sequence[Mess
             unexplained = True
         for name in names:
             # The first complaint about a file is the cause of those that follow.
+            if name not in suspects and message.is_from_listing:
+                never_listed.add(name)
             suspects.setdefault(name, _problem(ended, name, message))
     if ended.exit_code != _SUCCESS and (unexplained or not suspects):
         return _outcome(ended, Verdict.RETRY, message=_describe(ended, messages))
-    return _outcome(ended, Verdict.DONE, suspects=_with_other_names(ended, suspects))
+    return _outcome(ended, Verdict.DONE, suspects=_with_other_names(ended, suspects, never_listed))
 
 
-def _with_other_names(ended: EndedRsync, suspects: Mapping[bytes, FileProblem]) -> tuple[FileProblem, ...]:
-    """Rsync sends a hard-linked file under one of its names; where that fails, it says nothing of the others."""
+def _with_other_names(
+    ended: EndedRsync, suspects: Mapping[bytes, FileProblem], never_listed: Container[bytes]
+) -> tuple[FileProblem, ...]:
+    """Rsync sends a hard-linked file under one of its names; where that fails, it says nothing of the others.
+
+    A name that was gone when rsync made its list is not the one that it sent: the others arrive without it.
+    """
     causes = {
-        ended.link_groups[name]: suspects[name] for name in reversed(tuple(suspects)) if name in ended.link_groups
+        ended.link_groups[name]: suspects[name]
+        for name in reversed(tuple(suspects))
+        if name in ended.link_groups and name not in never_listed
     }
     others = (
         replace(causes[group], path=join(ended.tree, name))

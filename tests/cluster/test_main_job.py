@@ -1,7 +1,6 @@
 """The main job on a real volume: three users with every odd file move, are killed on the way, and are proven."""
 
 import hashlib
-import json
 import os
 import random
 import signal
@@ -15,6 +14,7 @@ import pytest
 
 from migrator.domain.paths import percent_unescape
 from migrator.domain.units import MIB
+from migrator.stages.lab.churn_journal import read_journal
 from tests.cluster.conftest import MakeLab
 from tests.cluster.handle import LabHandle, wait_until
 from tests.cluster.sides import assert_equal, digests
@@ -171,13 +171,12 @@ def test_what_differs_after_a_run_beside_users_at_work_is_what_they_touched(
             churn.send_signal(signal.SIGTERM)
             churn.wait()
         assert churn.returncode == 0
-        touched = touched_paths(journal)
+        touched = read_journal(os.fsencode(journal))
         found = site.json("verify", "--user-batch", "1", code=3)
         differing = differing_paths(site)
         assert differing
         assert found[0]["whole"], found[0]["reasons"]
-        untouched = {path for path in differing if not is_touched(path, touched)}
-        assert untouched == set()
+        assert {path for path in differing if not touched.covers(path)} == set()
         # At rest, a new plan brings over what was missed; only what users deleted meanwhile is still there.
         assert site.call("scan").returncode == 0
         assert site.call("plan").returncode == 0
@@ -194,25 +193,9 @@ def digests_of(target: Path, path: bytes) -> str | None:
         return None
 
 
-def touched_paths(journal: Path) -> set[bytes]:
-    found: set[bytes] = set()
-    for line in journal.read_text().splitlines():
-        found.update(percent_unescape(path) for path in json.loads(line)["paths"])
-    return found
-
-
-def is_touched(path: bytes, touched: set[bytes]) -> bool:
-    """A path, a directory above it, or (times and entries of the directory itself) something in it was touched."""
-    parents = {path}
-    while b"/" in path:
-        path = path.rpartition(b"/")[0]
-        parents.add(path)
-    return bool(parents & touched) or any(other.rpartition(b"/")[0] in parents for other in touched)
-
-
 def differing_paths(site: LabSite) -> set[bytes]:
     newest = max((site.directory / "state" / "manifests").iterdir(), key=lambda path: path.name)
-    return set(pyarrow.parquet.read_table(newest / "differences.parquet")["path"].to_pylist())
+    return {path for path in pyarrow.parquet.read_table(newest / "differences.parquet")["path"].to_pylist() if path}
 
 
 def test_a_brick_that_is_down_stops_everything_that_would_believe_the_mount(lab: LabHandle, site: LabSite) -> None:

@@ -11,6 +11,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Self
 
 _SYS_OPENAT2 = 437
 _RESOLVE_NO_MAGICLINKS = 0x02
@@ -87,7 +88,7 @@ class Root:
         self.path = path
         self._fd = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
 
-    def __enter__(self) -> "Root":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -142,5 +143,6 @@ class Root:
 
 def entry_path(directory_fd: int, name: bytes) -> bytes:
     """A path for calls that know no `dir_fd` (the xattr calls): through the descriptor, so nothing on the way can be
-    swapped; use it with `follow_symlinks=False`."""
+    swapped; use it with `follow_symlinks=False`.
+    """
     return b"/proc/self/fd/%d/%s" % (directory_fd, name)

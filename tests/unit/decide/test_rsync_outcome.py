@@ -274,3 +274,15 @@ def test_what_cannot_be_told_apart_is_suspected_as_a_whole() -> None:
     outcome = _judge(directory, b"d/one", b"d/e/two", b"three")
     assert {suspect.path for suspect in outcome.suspects} == {TREE + b"/d/one", TREE + b"/d/e/two"}
     assert all(suspect.kind is FileProblemKind.BAD for suspect in outcome.suspects)
+
+
+def test_a_name_that_was_gone_before_the_list_was_made_does_not_hold_up_its_other_names() -> None:
+    gone = b'rsync: [sender] link_stat "/source/a" failed: No such file or directory (2)'
+    outcome = _judge(gone, b"a", b"b", b"c", groups={b"a": 7, b"b": 7, b"c": 7})
+    assert [suspect.path for suspect in outcome.suspects] == [TREE + b"/a"]
+
+
+def test_a_name_that_went_while_it_was_sent_leaves_its_other_names_in_doubt() -> None:
+    gone = b'file has vanished: "/source/a"'
+    outcome = _judge(gone, b"a", b"b", b"c", exit_code=24, groups={b"a": 7, b"b": 7, b"c": 8})
+    assert {suspect.path for suspect in outcome.suspects} == {TREE + b"/a", TREE + b"/b"}
