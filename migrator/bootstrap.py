@@ -15,6 +15,7 @@ from migrator.adapters.engines.rsync_features import ask, locate
 from migrator.adapters.executors.activity import ProcActivity
 from migrator.adapters.executors.local import LocalExecutor
 from migrator.adapters.executors.process import LocalProcesses
+from migrator.adapters.executors.threads import DaemonThreads
 from migrator.adapters.filesystems.gluster import GlusterCommands, GlusterSource
 from migrator.adapters.filesystems.posix import PosixSource
 from migrator.adapters.filesystems.target import MountedTarget
@@ -119,6 +120,10 @@ class Wiring:
     def activity(self) -> ProcActivity:
         """Whether streams still do something."""
         return ProcActivity()
+
+    def blocking(self) -> DaemonThreads:
+        """Threads for calls that may hang in the kernel."""
+        return DaemonThreads()
 
     def executor(self) -> LocalExecutor:
         """Streams on this machine."""

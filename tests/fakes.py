@@ -238,6 +238,7 @@ class FakeStreams:
     host: str = "here"
     streams: list[tuple[ChunkKind, tuple[bytes, ...]]] = field(default_factory=list)
     limits: list[int | None] = field(default_factory=list)
+    recopied: list[bool] = field(default_factory=list)
     alive: set[str] = field(default_factory=set)
     at_once: int = 0
     copied: list[bytes] = field(default_factory=list)
@@ -250,6 +251,7 @@ class FakeStreams:
         rows = [(listed.path, listed.link_group) for listed in work.paths]
         stdin = b"\0".join(path for path, _ in rows)
         self.limits.append(work.bwlimit_bytes_per_s)
+        self.recopied.append(work.recopy)
         return Command(argv=(b"fake", work.kind.value.encode()), stdin=stdin, timeout_s=None)
 
     def reader(self, work: ChunkWork, view: StreamView) -> "FakeReader":

@@ -15,9 +15,9 @@ from migrator.domain.site import TargetCapabilities
 from migrator.domain.states import CHUNK_ORDER, BatchState, ChunkKind, PassKind
 from migrator.domain.transfer import FileProblem
 from migrator.domain.tree import UserTree
+from migrator.ports.blocking import Blocking
 from migrator.ports.ledger import Ledger, SiteRecord
 from migrator.stages.run import run_batches
-from migrator.stages.run.blocking import Blocking
 from tests.contracts.plans import small_plan
 from tests.fakes import (
     IDENTITY,

@@ -258,6 +258,7 @@ def run_command(
                     tokens=bootstrap.new_token,
                     files=wiring.run_files(),
                     activity=wiring.activity(),
+                    blocking=wiring.blocking(),
                 )
 
             try:

@@ -18,7 +18,6 @@ from migrator.domain.errors import ExitCode, UsageError
 from migrator.domain.finding import FindingStatus
 from migrator.stages.doctor import DoctorWorld, examine
 from migrator.stages.init import InitRequest, draft_site, make_state_directory, record_site, write_site_file
-from migrator.stages.run.blocking import DaemonThreads
 
 _PATH = click.Path(path_type=Path)
 
@@ -93,7 +92,7 @@ def doctor_command(invocation: Invocation) -> ExitCode:
             ledger=stack.enter_context(wiring.ledger()) if there else None,
             processes=wiring.processes,
             clock=wiring.clock,
-            blocking=DaemonThreads(),
+            blocking=wiring.blocking(),
             mounts=read_mounts(),
             confinement_problem=wiring.executor().problem,
         )

@@ -15,7 +15,8 @@ from migrator.ports.processes import Command, Completed
 class ChunkWork:
     """All that an engine needs of a chunk. Paths are relative to the source root and lie in `tree`.
 
-    `bwlimit_bytes_per_s` is this stream's share; None: no limit.
+    `bwlimit_bytes_per_s` is this stream's share; None: no limit. `recopy`: what is on the target already may not have
+    reached its disks before a crash, so size and times that fit prove nothing: everything is copied again.
     """
 
     kind: ChunkKind
@@ -23,6 +24,7 @@ class ChunkWork:
     paths: Sequence[ListedPath]
     capabilities: TargetCapabilities
     bwlimit_bytes_per_s: int | None = None
+    recopy: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

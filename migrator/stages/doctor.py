@@ -33,11 +33,11 @@ from migrator.domain.errors import ToolFailed
 from migrator.domain.events import Event, EventKind, Severity
 from migrator.domain.finding import Finding, failure, ok
 from migrator.domain.site import Capacity, MountIdentity, TargetCapabilities
+from migrator.ports.blocking import Blocking
 from migrator.ports.clock import Clock
 from migrator.ports.filesystem import FileSystem, SourceFileSystem, TargetFileSystem
 from migrator.ports.ledger import Ledger, SiteRecord
 from migrator.ports.processes import Command, Processes
-from migrator.stages.run.blocking import Blocking
 
 Answer = TypeVar("Answer")
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from migrator.adapters.executors.process import LocalProcesses
+from migrator.adapters.executors.threads import DaemonThreads
 from migrator.adapters.filesystems.gluster import GlusterCommands, GlusterSource
 from migrator.adapters.filesystems.mountinfo import read_mounts
 from migrator.adapters.filesystems.target import MountedTarget
@@ -21,7 +22,6 @@ from migrator.domain.finding import Finding, FindingStatus
 from migrator.domain.site import SENTINEL_NAME
 from migrator.stages.doctor import DoctorWorld, examine
 from migrator.stages.init import InitRequest, InitResult, draft_site, make_state_directory, record_site
-from migrator.stages.run.blocking import DaemonThreads
 from tests.cluster.handle import LabHandle, WallClock
 
 pytestmark = [pytest.mark.cluster, pytest.mark.needs_root, pytest.mark.slow]

@@ -11,6 +11,7 @@ import pytest
 
 from migrator.adapters.executors.local import LocalExecutor
 from migrator.adapters.executors.process import LocalProcesses
+from migrator.adapters.executors.threads import DaemonThreads
 from migrator.adapters.filesystems.mountinfo import read_mounts
 from migrator.adapters.filesystems.posix import PosixSource
 from migrator.adapters.filesystems.target import MountedTarget
@@ -19,7 +20,6 @@ from migrator.config.site import Site
 from migrator.domain.events import EventKind
 from migrator.domain.finding import Finding, FindingStatus
 from migrator.stages.doctor import DoctorWorld, examine
-from migrator.stages.run.blocking import DaemonThreads
 from tests.integration.test_init import SENTINEL, init, make_site
 from tests.xfs import XfsMount
 

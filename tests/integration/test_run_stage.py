@@ -229,6 +229,17 @@ async def test_a_file_that_cannot_be_read_stops_once_and_is_then_set_apart(world
 
 
 @in_loop
+async def test_what_a_failed_sync_may_have_lost_is_copied_again_whatever_size_and_times_say(world: World) -> None:
+    world.target.sync_errors = [errno.EIO]
+    with pytest.raises(RunStopped):
+        await world.run(jobs=1)
+    assert not any(world.streams.recopied)
+    tried = len(world.streams.recopied)
+    await world.run(jobs=1)
+    assert world.streams.recopied[tried:] == [True] * tried + [False] * (len(world.streams.recopied) - 2 * tried)
+
+
+@in_loop
 async def test_a_sync_that_fails_leaves_nothing_done(world: World) -> None:
     world.target.sync_errors = [errno.EIO]
     with pytest.raises(RunStopped) as caught:

@@ -68,6 +68,7 @@ class RsyncEngine:
                 *_of_kind(work.kind, privileged=self._privileged),
                 *_attributes(work.capabilities),
                 *_bandwidth(work.bwlimit_bytes_per_s),
+                *((b"--ignore-times",) if work.recopy else ()),
                 *((b"--confine-root=" + view.source_tree,) if self._features.confine_root else ()),
                 view.source_tree.rstrip(b"/") + b"/",
                 view.target_tree.rstrip(b"/") + b"/",

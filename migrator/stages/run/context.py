@@ -14,6 +14,7 @@ from migrator.domain.site import TargetCapabilities
 from migrator.domain.states import ChunkKind
 from migrator.domain.transfer import ChunkRecord, FileProblem, StopReason
 from migrator.ports.activity import Activity
+from migrator.ports.blocking import Blocking
 from migrator.ports.catalog import ChunkLists
 from migrator.ports.clock import Clock
 from migrator.ports.filesystem import SourceFileSystem, TargetFileSystem
@@ -22,7 +23,7 @@ from migrator.ports.plans import PlanDocuments
 from migrator.ports.progress import Progress
 from migrator.ports.run_files import RunDirectory
 from migrator.ports.streams import Engine, Executor
-from migrator.stages.run.blocking import Blocking, SharedCall
+from migrator.stages.run.shared_call import SharedCall
 
 LOG = logging.getLogger("migrator.run")
 

@@ -9,6 +9,7 @@ from migrator.domain.events import EventKind, Severity
 from migrator.domain.plan import Batch, Plan
 from migrator.domain.run import BatchSummary, RunRequest, RunStopped, RunSummary
 from migrator.ports.activity import Activity
+from migrator.ports.blocking import Blocking
 from migrator.ports.catalog import ChunkLists
 from migrator.ports.clock import Clock
 from migrator.ports.filesystem import SourceFileSystem, TargetFileSystem
@@ -18,7 +19,6 @@ from migrator.ports.plans import PlanDocuments
 from migrator.ports.progress import Progress
 from migrator.ports.run_files import RunDirectory, RunFiles
 from migrator.ports.streams import Engine, Executor
-from migrator.stages.run.blocking import Blocking, DaemonThreads
 from migrator.stages.run.context import LOG, Invocation, World
 from migrator.stages.run.guards import find_problems, read_plan
 from migrator.stages.run.preview import remaining
@@ -44,7 +44,7 @@ async def run_batches(
     tokens: Callable[[], str],
     files: RunFiles,
     activity: Activity,
-    blocking: Blocking | None = None,
+    blocking: Blocking,
 ) -> RunSummary:
     """Copy batches, one after the other, from wherever each of them is. The same call goes on after any crash.
 
@@ -65,7 +65,7 @@ async def run_batches(
         progress=progress,
         clock=clock,
         activity=activity,
-        blocking=blocking or DaemonThreads(),
+        blocking=blocking,
         tokens=tokens,
     )
     plan, site = read_plan(world, request)

@@ -16,12 +16,12 @@ from migrator.domain.site import TargetCapabilities
 from migrator.domain.states import CHUNK_ORDER, BatchState, PassKind, PassState
 from migrator.domain.transfer import StopReason
 from migrator.ports.ledger import PassRecord, SiteRecord
-from migrator.stages.run.blocking import SharedCall
 from migrator.stages.run.context import HealthNow, Invocation, PassUnderWay
 from migrator.stages.run.guards import find_problems, mount_findings, refuse
 from migrator.stages.run.looking import look
 from migrator.stages.run.pool import run_step
 from migrator.stages.run.preview import Remaining, remaining
+from migrator.stages.run.shared_call import SharedCall
 
 
 @dataclass(slots=True, kw_only=True)

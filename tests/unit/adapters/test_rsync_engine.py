@@ -31,6 +31,7 @@ def _command(
     privileged: bool = True,
     tree: bytes = b"home/alice",
     bwlimit_bytes_per_s: int | None = None,
+    recopy: bool = False,
 ) -> Command:
     engine = RsyncEngine(program=b"/usr/bin/rsync", features=features, privileged=privileged)
     work = ChunkWork(
@@ -39,6 +40,7 @@ def _command(
         paths=[ListedPath(path=path, size_bytes=0) for path in paths],
         capabilities=capabilities,
         bwlimit_bytes_per_s=bwlimit_bytes_per_s,
+        recopy=recopy,
     )
     return engine.command(work, _VIEW)
 
@@ -84,6 +86,11 @@ def test_what_must_always_and_never_be_there(kind: ChunkKind, capabilities: Targ
     assert b"--filter=-x trusted.**" in argv
     assert b"--filter=-x **" in argv
     assert (b"--omit-dir-times" in argv) == (kind is not ChunkKind.DIRECTORY_TIMES)
+
+
+def test_what_may_not_have_reached_the_disks_is_copied_again() -> None:
+    assert b"--ignore-times" not in _command(b"home/alice/x").argv
+    assert b"--ignore-times" in _command(b"home/alice/x", recopy=True).argv
 
 
 def test_what_the_target_keeps_decides() -> None:

@@ -5,7 +5,8 @@ import threading
 
 import pytest
 
-from migrator.stages.run.blocking import DaemonThreads, SharedCall
+from migrator.adapters.executors.threads import DaemonThreads
+from migrator.stages.run.shared_call import SharedCall
 from tests.run_world import in_loop
 
 
