@@ -1,7 +1,6 @@
 """Manifests as Parquet files: one directory a verification, with what differs and what is lost beside the manifest."""
 
 import hashlib
-import os
 import shutil
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -13,7 +12,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from migrator.adapters.catalog.database import connect
-from migrator.adapters.catalog.durable import TEMPORARY_SUFFIX, sync_directory
 from migrator.adapters.catalog.manifest_schema import (
     DIFFERENCE_SCHEMA,
     LINK_SCHEMA,
@@ -26,6 +24,7 @@ from migrator.adapters.catalog.manifest_schema import (
 )
 from migrator.adapters.catalog.reader import open_closed
 from migrator.adapters.catalog.schema import CLOSING_RECORD, numbered
+from migrator.adapters.durable import sync, temporary_name
 from migrator.decide.expectations import Loss
 from migrator.domain.errors import MigratorError, Refused
 from migrator.domain.plan import SurpriseKind
@@ -97,7 +96,7 @@ class ManifestDirectories:
         if directory.exists():
             shutil.rmtree(directory)
         (directory / _DRAFT).mkdir(parents=True)
-        sync_directory(self._directory)
+        sync(self._directory)
         return ParquetDraft(
             directory,
             catalogs_dir=self._catalogs_dir,
@@ -223,7 +222,7 @@ class ParquetDraft:
         self._closed = True
         shutil.rmtree(self._draft)
         self._database.close()
-        sync_directory(self._directory)
+        sync(self._directory)
         file = self._directory / MANIFEST_FILE
         return ClosedManifest(file=str(file), digest=_file_digest(file), rows=pq.read_metadata(file).num_rows)
 
@@ -240,15 +239,11 @@ class ParquetDraft:
     def _write(self, name: str, query: str, parameters: dict[str, list[str]]) -> None:
         """Write the result of a query to a file: temporary name, fsync, rename."""
         file = self._directory / name
-        temporary = file.with_name(name + TEMPORARY_SUFFIX)
+        temporary = temporary_name(file)
         # The query is one of this module's; the paths of its files are parameters.
         copy = f"COPY ({query}) TO $file (FORMAT parquet, COMPRESSION zstd, ROW_GROUP_SIZE {_ROW_GROUP_ROWS})"
         self._database.execute(copy, {**parameters, "file": str(temporary)})
-        fd = os.open(temporary, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            os.fsync(fd)
-        finally:
-            os.close(fd)
+        sync(temporary)
         temporary.replace(file)
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import msgspec
 
-from migrator.adapters.catalog.durable import write_durably
+from migrator.adapters.durable import write_durably
 from migrator.domain.errors import MigratorError
 from migrator.domain.paths import percent_escape, percent_unescape
 from migrator.domain.scan import CatalogRecord

@@ -8,7 +8,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from migrator.adapters.catalog.database import connect
-from migrator.adapters.catalog.durable import sync_directory, write_durably
 from migrator.adapters.catalog.records import PartFacts, read_record
 from migrator.adapters.catalog.schema import (
     CLOSING_RECORD,
@@ -20,6 +19,7 @@ from migrator.adapters.catalog.schema import (
     part_name,
 )
 from migrator.adapters.catalog.writer import MAX_PART_ROWS, PartsWriter, parquet_bytes
+from migrator.adapters.durable import sync, write_durably
 from migrator.domain.errors import Refused
 from migrator.domain.paths import parent
 from migrator.domain.units import GIB
@@ -67,7 +67,7 @@ def _remove_uncommitted(directory: Path) -> None:
         for number, file in numbered(directory, prefix).items():
             if number not in committed:
                 file.unlink()
-    sync_directory(directory)
+    sync(directory)
 
 
 def _check_parts(directory: Path, done_files: Mapping[int, Path], part_files: Mapping[int, Path]) -> None:

@@ -2,12 +2,12 @@
 
 from pathlib import Path
 
-from migrator.adapters.catalog.durable import sync_directory
 from migrator.adapters.catalog.reader import ClosedCatalog, open_closed
 from migrator.adapters.catalog.records import write_record
 from migrator.adapters.catalog.resume import resume
 from migrator.adapters.catalog.schema import CLOSING_RECORD, OPENING_RECORD
 from migrator.adapters.catalog.writer import MAX_PART_ROWS, PartsWriter
+from migrator.adapters.durable import sync
 from migrator.domain.scan import CatalogRecord
 from migrator.ports.catalog import CatalogTotals, OpenCatalog
 
@@ -25,7 +25,7 @@ class CatalogDirectories:
         directory = self._directory / record.name
         directory.mkdir(parents=True)
         write_record(directory / OPENING_RECORD, record, ())
-        sync_directory(self._directory)
+        sync(self._directory)
         return OpenCatalog(
             record=record,
             writer=PartsWriter(directory, max_part_rows=self._max_part_rows),

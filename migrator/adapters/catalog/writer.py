@@ -13,7 +13,6 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from migrator.adapters.catalog.durable import write_durably
 from migrator.adapters.catalog.records import PartFacts, write_record
 from migrator.adapters.catalog.schema import (
     CLOSING_RECORD,
@@ -26,6 +25,7 @@ from migrator.adapters.catalog.schema import (
     problems_name,
     rows_of,
 )
+from migrator.adapters.durable import write_durably
 from migrator.domain.entry import Entry
 from migrator.domain.paths import parent
 from migrator.domain.scan import CatalogRecord, ScanProblem

@@ -1,6 +1,5 @@
 """Bringing a ledger's file to the schema that this version knows, after a backup copy beside it."""
 
-import os
 import sqlite3
 from pathlib import Path
 
@@ -9,6 +8,7 @@ from alembic.config import Config
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection
 
+from migrator.adapters.durable import sync
 from migrator.adapters.ledger.database import BUSY_TIMEOUT_S, Database, translated
 from migrator.domain.errors import LedgerCorrupt, UsageError
 
@@ -102,17 +102,9 @@ def backup(ledger_file: Path, target: Path) -> None:
                 copy.close()
         finally:
             source.close()
-    _sync(partial)
+    sync(partial)
     partial.replace(target)
-    _sync(target.parent)
-
-
-def _sync(path: Path) -> None:
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
+    sync(target.parent)
 
 
 def _free_name(file: Path, revision: str) -> Path:

@@ -11,7 +11,7 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from migrator.adapters.plans.atomic import replacing, sync_directory
+from migrator.adapters.durable import replacing, sync
 from migrator.adapters.plans.documents import check_plan_name
 from migrator.decide.packing import PackedChunk
 from migrator.domain.errors import Refused
@@ -65,7 +65,7 @@ class ChunkListFiles:
         name = f"{check_plan_name(plan)}.chunks/batch-{batch:04d}.parquet"
         file = self._plans_dir / name
         file.parent.mkdir(parents=True, exist_ok=True)
-        sync_directory(self._plans_dir)
+        sync(self._plans_dir)
         with replacing(file) as stream:
             written = _write(stream, chunks)
         return WrittenList(
@@ -82,7 +82,7 @@ class ChunkListFiles:
         name = f"pass-{pass_id:06d}/chunk-{chunk.number:08d}.parquet"
         file = self._splits_dir / name
         file.parent.mkdir(parents=True, exist_ok=True)
-        sync_directory(self._splits_dir)
+        sync(self._splits_dir)
         packed = PackedChunk(
             batch=0,
             number=chunk.number,

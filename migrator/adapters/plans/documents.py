@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from migrator.adapters.plans.atomic import replacing
+from migrator.adapters.durable import replacing
 from migrator.decide.plan_document import read_document, write_document
 from migrator.domain.errors import UsageError
 from migrator.domain.plan import Plan

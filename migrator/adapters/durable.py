@@ -1,4 +1,4 @@
-"""Files that are whole or not there."""
+"""Files of the state directory that are whole or not there: temporary name, fsync, rename, fsync of the directory."""
 
 import os
 from collections.abc import Iterator
@@ -9,6 +9,11 @@ from typing import BinaryIO
 _TEMPORARY_SUFFIX = ".tmp"
 
 
+def temporary_name(file: Path) -> Path:
+    """Where a file is written before it takes its place: beside it."""
+    return file.with_name(file.name + _TEMPORARY_SUFFIX)
+
+
 @contextmanager
 def replacing(file: Path, *, exclusive: bool = False) -> Iterator[BinaryIO]:
     """Write a file under a temporary name; at the end of the block it is synced and takes its place.
@@ -16,7 +21,7 @@ def replacing(file: Path, *, exclusive: bool = False) -> Iterator[BinaryIO]:
     When the block raises, the temporary file is removed and what was there before stays. With `exclusive`, a file
     that is there already is never replaced: FileExistsError. Raises OSError.
     """
-    temporary = file.with_name(file.name + _TEMPORARY_SUFFIX)
+    temporary = temporary_name(file)
     try:
         with open(temporary, "wb") as stream:
             yield stream
@@ -28,12 +33,18 @@ def replacing(file: Path, *, exclusive: bool = False) -> Iterator[BinaryIO]:
             temporary.replace(file)
     finally:
         temporary.unlink(missing_ok=True)
-    sync_directory(file.parent)
+    sync(file.parent)
 
 
-def sync_directory(directory: Path) -> None:
-    """Make renames in a directory survive a power cut. Raises OSError."""
-    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+def write_durably(file: Path, content: bytes | memoryview) -> None:
+    """Replace a file by this content; after the return it survives a power cut. Raises OSError."""
+    with replacing(file) as stream:
+        stream.write(content)
+
+
+def sync(path: Path) -> None:
+    """Make a file's content, or renames and removals in a directory, survive a power cut. Raises OSError."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(fd)
     finally:
