@@ -23,8 +23,9 @@ _LONGEST_LINE_BYTES = 4096
 class ProgressParser:
     """Takes pieces cut anywhere; `counters` never goes back.
 
-    Files are regular files whose content was sent and other paths that were made or changed; bytes are those of the
-    files' content, as far as they were sent.
+    Files are regular files whose content was sent, and other paths that were made or changed, directories aside: as
+    everywhere, what is counted as a file is every path but those. Bytes are those of the files' content, as far as
+    they were sent.
     """
 
     def __init__(self) -> None:
@@ -53,7 +54,7 @@ class ProgressParser:
             if match[2]:
                 self._transferred = max(self._transferred, int(match[2]))
         elif _ITEM.fullmatch(line):
-            if line[:1] not in (b"<", b">"):
+            if line[:1] not in (b"<", b">") and line[1:2] != b"d":
                 self._others += 1
         elif match := _TRANSFERRED_FILES.match(line):
             self._transferred = max(self._transferred, _number(match[1]))

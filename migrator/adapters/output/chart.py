@@ -26,6 +26,8 @@ _SPARK_WIDTH = 60
 
 _WIDTH, _HEIGHT = 860, 300
 _LEFT, _RIGHT, _TOP, _BOTTOM = 92, 16, 26, 46
+_HALF_LABEL = 40
+"""About half the width of the longest time on the axis: nearer to the edge it would be cut."""
 _TIME_STEPS_S = (
     1,
     5,
@@ -127,9 +129,10 @@ def _grid(plane: _Plane, step: float, is_rate: bool) -> list[Markup]:
         parts.append(
             Markup(
                 '<line class="tick" x1="{x}" x2="{x}" y1="{y1}" y2="{y2}"/>'
-                '<text x="{x}" y="{ty}" text-anchor="middle">{label}</text>'
+                '<text x="{x}" y="{ty}" text-anchor="{anchor}">{label}</text>'
             ).format(
                 x=x,
+                anchor="end" if x + _HALF_LABEL > _WIDTH else "middle",
                 y1=_HEIGHT - _BOTTOM,
                 y2=_HEIGHT - _BOTTOM + 5,
                 ty=_HEIGHT - _BOTTOM + 19,
