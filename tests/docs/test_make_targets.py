@@ -14,7 +14,13 @@ SCRIPTS = sorted([*(REPOSITORY / "tools").glob("*.sh"), REPOSITORY / ".ci" / "ru
 def dry_run(target: str) -> str:
     if shutil.which("make") is None:
         pytest.skip("make is not installed")
-    done = subprocess.run(["make", "--dry-run", target], cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        ["make", "--no-print-directory", "--dry-run", target],
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout
 
