@@ -1,28 +1,15 @@
 """What a new site.toml says, from what is mounted on this machine and what the user named."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from migrator.domain.errors import UsageError
-from migrator.domain.paths import is_beneath, show
+from migrator.domain.mounts import Mount, mount_of
+from migrator.domain.paths import show
 
 _GLUSTER = ("fuse.glusterfs",)
 _BEEGFS = ("beegfs",)
-
-
-class MountFacts(Protocol):
-    """One mount, as the kernel lists it."""
-
-    @property
-    def point(self) -> bytes: ...
-
-    @property
-    def filesystem(self) -> str: ...
-
-    @property
-    def source(self) -> bytes: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,16 +25,14 @@ class ProposedSite:
     target_path: bytes
 
 
-def propose_site(
-    mounts: Sequence[MountFacts], *, source: bytes | None = None, target: bytes | None = None
-) -> ProposedSite:
+def propose_site(mounts: Sequence[Mount], *, source: bytes | None = None, target: bytes | None = None) -> ProposedSite:
     """Source and target as named (absolute, without symlinks), or else the only Gluster and BeeGFS mounts.
 
     Raises UsageError where one is not named and nothing, or more than one thing, offers itself.
     """
     source_mount = source or _only(mounts, _GLUSTER, "source", "GlusterFS")
     target_place = target or _only(mounts, _BEEGFS, "target", "BeeGFS")
-    source_shown, target_shown = mount_showing(mounts, source_mount), mount_showing(mounts, target_place)
+    source_shown, target_shown = mount_of(mounts, source_mount), mount_of(mounts, target_place)
     volume = _volume(source_shown.source) if source_shown and source_shown.filesystem in _GLUSTER else None
     target_mount, target_path = target_place, b""
     is_beegfs = target_shown is not None and target_shown.filesystem in _BEEGFS
@@ -66,18 +51,7 @@ def propose_site(
     )
 
 
-def mount_showing(mounts: Iterable[MountFacts], path: bytes) -> MountFacts | None:
-    """The mount that shows an absolute path: the deepest, and of several at one place the last."""
-    found: MountFacts | None = None
-    for mount in mounts:
-        # The root of all lies at "/", which as a directory of a path without its slash is b"".
-        beneath = is_beneath(path, mount.point.rstrip(b"/"))
-        if beneath and (found is None or len(mount.point) >= len(found.point)):
-            found = mount
-    return found
-
-
-def _only(mounts: Sequence[MountFacts], kinds: tuple[str, ...], side: str, name: str) -> bytes:
+def _only(mounts: Sequence[Mount], kinds: tuple[str, ...], side: str, name: str) -> bytes:
     found = [mount for mount in mounts if mount.filesystem in kinds]
     if len(found) == 1:
         return found[0].point

@@ -24,7 +24,6 @@ from migrator.decide.site_checks import (
     check_target_room,
     check_unused_keys,
 )
-from migrator.decide.site_draft import MountFacts, mount_showing
 from migrator.decide.site_guards import mount_problems
 from migrator.decide.tool_checks import check_confinement, check_gluster, check_python, check_rsync, check_user
 from migrator.domain.brick import SourceHealth
@@ -32,6 +31,7 @@ from migrator.domain.entry import ACL_ACCESS
 from migrator.domain.errors import ToolFailed
 from migrator.domain.events import Event, EventKind, Severity
 from migrator.domain.finding import Finding, failure, ok
+from migrator.domain.mounts import Mount, mount_of
 from migrator.domain.site import Capacity, MountIdentity, TargetCapabilities
 from migrator.ports.blocking import Blocking
 from migrator.ports.clock import Clock
@@ -60,7 +60,7 @@ class DoctorWorld:
     processes: Processes
     clock: Clock
     blocking: Blocking
-    mounts: Sequence[MountFacts]
+    mounts: Sequence[Mount]
     confinement_problem: Callable[[bytes], Awaitable[str | None]]
     find_program: Callable[[str], str | None] = shutil.which
     euid: int | None = None
@@ -115,7 +115,7 @@ def _users_map(site: Site) -> list[Finding]:
 
 def _state_directory(world: DoctorWorld) -> list[Finding]:
     directory = os.fsencode(os.path.realpath(world.site.site.state_dir))
-    mount = mount_showing(world.mounts, directory)
+    mount = mount_of(world.mounts, directory)
     try:
         room = os.statvfs(_existing(directory))
         free_bytes = room.f_bavail * room.f_frsize
@@ -154,7 +154,7 @@ async def _source(world: DoctorWorld, record: SiteRecord | None, findings: list[
         return None
     findings.append(check_source_acls(shown=await _shows_acls(world, world.source)))
     root = _real(world.source.root)
-    mount = mount_showing(world.mounts, root)
+    mount = mount_of(world.mounts, root)
     if mount is None or mount.point != root:
         return None  # a plain directory: what its disk has in use says nothing
     room, _ = await _ask(world, world.source.capacity)

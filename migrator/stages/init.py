@@ -14,10 +14,11 @@ from pathlib import Path
 from migrator.config.load import parse_site
 from migrator.config.render import DEFAULT_TREES, SiteDraft, render_site
 from migrator.config.site import Site
-from migrator.decide.site_draft import MountFacts, propose_site
+from migrator.decide.site_draft import propose_site
 from migrator.decide.site_guards import kind_problem, mount_problems, same_place_problem
 from migrator.domain.errors import MigratorError, Refused, UsageError
 from migrator.domain.events import Event, EventKind, Severity
+from migrator.domain.mounts import Mount
 from migrator.domain.paths import show
 from migrator.domain.site import SENTINEL_NAME, MountIdentity
 from migrator.ports.clock import Clock
@@ -60,7 +61,7 @@ class InitResult:
     notes: tuple[str, ...]
 
 
-def draft_site(request: InitRequest, mounts: Sequence[MountFacts]) -> SiteDraft:
+def draft_site(request: InitRequest, mounts: Sequence[Mount]) -> SiteDraft:
     """The content of a new site.toml, from what was named and what is mounted. Raises UsageError."""
     proposed = propose_site(mounts, source=_real(request.source_mount), target=_real(request.target_mount))
     return SiteDraft(

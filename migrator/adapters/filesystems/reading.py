@@ -15,9 +15,10 @@ from typing import Protocol
 import xxhash
 
 from migrator.adapters.filesystems.beneath import Root
-from migrator.adapters.filesystems.mountinfo import mount_of, mounts_beneath, read_mounts
+from migrator.adapters.filesystems.mountinfo import read_mounts
 from migrator.adapters.filesystems.xattrs import read_xattrs
 from migrator.domain.entry import Entry, EntryType
+from migrator.domain.mounts import mount_of, mounts_beneath
 from migrator.domain.paths import join
 from migrator.domain.scan import ScanProblem
 from migrator.domain.site import SENTINEL_NAME, Capacity, MountIdentity

@@ -7,10 +7,11 @@ from pathlib import Path
 
 from migrator.domain.errors import Refused, ToolFailed
 from migrator.domain.lab import LabPhase, LabState
+from migrator.domain.mounts import Mount
 from migrator.domain.paths import show
 from migrator.ports.clock import Clock
 from migrator.ports.processes import Processes
-from migrator.stages.lab.machine import MountedHere, loops_beneath, mounts_beneath, namespace_exists, processes_in
+from migrator.stages.lab.machine import loops_beneath, mounts_beneath, namespace_exists, processes_in
 from migrator.stages.lab.record import read_record, write_record
 from migrator.stages.lab.removal import remove_tree
 from migrator.stages.lab.tools import LabTools
@@ -66,8 +67,8 @@ async def lab_down(directory: bytes, processes: Processes, clock: Clock) -> bool
     return True
 
 
-async def _unmount(mounted: MountedHere, tools: LabTools, clock: Clock) -> None:
-    if mounted.kind.startswith(b"fuse"):
+async def _unmount(mounted: Mount, tools: LabTools, clock: Clock) -> None:
+    if mounted.filesystem.startswith("fuse"):
         # What somebody still has open there leads nowhere.
         await tools.attempt("umount", "--lazy", mounted.point, timeout_s=_UNMOUNT_TIMEOUT_S)
         return

@@ -3,19 +3,13 @@
 import os
 import shutil
 from collections.abc import Collection
-from dataclasses import dataclass
+
+from migrator.domain.mounts import Mount, parse_mountinfo
+from migrator.domain.paths import is_beneath
 
 NAMESPACES_DIRECTORY = "/run/netns"
 
 CLUSTER_PROGRAMS = ("glusterd", "gluster", "glusterfs", "ip", "nsenter", "unshare", "mkfs.xfs", "mount", "sleep")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MountedHere:
-    """One line of the mount table."""
-
-    point: bytes
-    kind: bytes
 
 
 def why_no_cluster() -> str | None:
@@ -31,16 +25,11 @@ def why_no_cluster() -> str | None:
     return None
 
 
-def mounts_beneath(directory: bytes) -> tuple[MountedHere, ...]:
+def mounts_beneath(directory: bytes) -> tuple[Mount, ...]:
     """Mounts on a directory or beneath it, in this mount namespace, the last one mounted first."""
-    found: list[MountedHere] = []
     with open("/proc/self/mountinfo", "rb") as table:
-        for line in table:
-            fields = line.split(b" ")
-            point = _unescaped(fields[4])
-            if point == directory or point.startswith(directory + b"/"):
-                found.append(MountedHere(point=point, kind=fields[fields.index(b"-") + 1]))
-    return tuple(reversed(found))
+        mounts = parse_mountinfo(table.read())
+    return tuple(mount for mount in reversed(mounts) if is_beneath(mount.point, directory))
 
 
 def loops_beneath(directory: bytes) -> tuple[str, ...]:
@@ -82,9 +71,3 @@ def processes_in(namespaces: Collection[str]) -> tuple[int, ...]:
             if (status.st_dev, status.st_ino) in wanted:
                 found.append(int(name))
     return tuple(found)
-
-
-def _unescaped(field: bytes) -> bytes:
-    """Mount points have blanks, tabs, newlines and backslashes as three octal digits."""
-    first, *others = field.split(b"\\")
-    return first + b"".join(bytes((int(other[:3], 8),)) + other[3:] for other in others)

@@ -1,24 +1,15 @@
 """What a new site.toml says, from what is mounted."""
 
-from dataclasses import dataclass
-
 import pytest
 
 from migrator.decide.site_draft import ProposedSite, propose_site
 from migrator.domain.errors import UsageError
+from migrator.domain.mounts import Mount
 
-
-@dataclass(frozen=True, slots=True)
-class Mounted:
-    point: bytes
-    filesystem: str
-    source: bytes
-
-
-ROOT = Mounted(b"/", "ext4", b"/dev/sda1")
-GLUSTER = Mounted(b"/mnt/gl", "fuse.glusterfs", b"gl1:/vol1")
-BEEGFS = Mounted(b"/mnt/beegfs", "beegfs", b"beegfs_nodev")
-XFS = Mounted(b"/data", "xfs", b"/dev/sdb1")
+ROOT = Mount(point=b"/", filesystem="ext4", source=b"/dev/sda1")
+GLUSTER = Mount(point=b"/mnt/gl", filesystem="fuse.glusterfs", source=b"gl1:/vol1")
+BEEGFS = Mount(point=b"/mnt/beegfs", filesystem="beegfs", source=b"beegfs_nodev")
+XFS = Mount(point=b"/data", filesystem="xfs", source=b"/dev/sdb1")
 
 
 def test_the_only_ones_are_taken() -> None:
@@ -38,10 +29,13 @@ def test_the_only_ones_are_taken() -> None:
     [
         ([ROOT, BEEGFS], "no GlusterFS file system is mounted here that could be the source"),
         ([ROOT, GLUSTER], "no BeeGFS file system is mounted here that could be the target"),
-        ([GLUSTER, Mounted(b"/g2", "fuse.glusterfs", b"gl1:/v2"), BEEGFS], "/mnt/gl (gl1:/vol1), /g2 (gl1:/v2)"),
+        (
+            [GLUSTER, Mount(point=b"/g2", filesystem="fuse.glusterfs", source=b"gl1:/v2"), BEEGFS],
+            "/mnt/gl (gl1:/vol1), /g2 (gl1:/v2)",
+        ),
     ],
 )
-def test_what_is_not_clear_is_asked_for(mounts: list[Mounted], said: str) -> None:
+def test_what_is_not_clear_is_asked_for(mounts: list[Mount], said: str) -> None:
     with pytest.raises(UsageError) as caught:
         propose_site(mounts)
     assert said in caught.value.message
@@ -61,7 +55,7 @@ def test_a_directory_below_a_beegfs_is_its_path() -> None:
 
 
 def test_of_two_mounts_at_one_place_the_last_is_seen() -> None:
-    over = Mounted(b"/mnt/gl", "xfs", b"/dev/sdc1")
+    over = Mount(point=b"/mnt/gl", filesystem="xfs", source=b"/dev/sdc1")
     assert propose_site([ROOT, GLUSTER, over], source=b"/mnt/gl", target=b"/data").source_kind == "posix"
     assert propose_site([ROOT, over, GLUSTER], source=b"/mnt/gl", target=b"/data").source_kind == "gluster"
 

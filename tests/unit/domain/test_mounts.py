@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from migrator.adapters.filesystems.mountinfo import mount_of, mounts_beneath, parse_mountinfo
+from migrator.domain.mounts import mount_of, mounts_beneath, parse_mountinfo
 
 TEXT = rb"""22 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw
 40 22 0:45 / /mnt/gl rw,relatime shared:9 master:2 - fuse.glusterfs 10.0.0.1:/vol1 rw,user_id=0
