@@ -11,7 +11,7 @@ from migrator.adapters.catalog.store import CatalogDirectories
 from migrator.adapters.catalog.usage import CatalogQueryFiles
 from migrator.adapters.clock import SystemClock
 from migrator.adapters.engines.rsync import RsyncEngine
-from migrator.adapters.engines.rsync_features import ask, locate
+from migrator.adapters.engines.rsync_program import ask, locate
 from migrator.adapters.executors.activity import ProcActivity
 from migrator.adapters.executors.local import LocalExecutor
 from migrator.adapters.executors.process import LocalProcesses

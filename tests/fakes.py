@@ -6,7 +6,7 @@ Faults are injected by wrapping (`dying`) or by what a test puts into `FakeStrea
 import asyncio
 import errno
 import heapq
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
@@ -243,6 +243,10 @@ class FakeStreams:
     at_once: int = 0
     copied: list[bytes] = field(default_factory=list)
     before_path: Callable[[bytes], None] = lambda _: None
+    too_long: Collection[bytes] = ()
+
+    def fits(self, tree: bytes, path: bytes) -> bool:
+        return path not in self.too_long
 
     def view(self, tree: bytes) -> StreamView:
         return StreamView(source_tree=b"/source", target_tree=b"/target")

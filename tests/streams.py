@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from migrator.adapters.engines import rsync_features
+from migrator.adapters.engines import rsync_program
 from migrator.adapters.engines.rsync import RsyncEngine
 from migrator.adapters.executors.local import LocalExecutor
 from migrator.adapters.executors.process import LocalProcesses
@@ -31,8 +31,8 @@ def rsync_programs() -> list[str]:
 
 def engine_of(program: str = "rsync", *, privileged: bool | None = None) -> RsyncEngine:
     """The engine for a program, with what that program says of itself."""
-    path = rsync_features.locate(program)
-    features = asyncio.run(rsync_features.ask(LocalProcesses(), path))
+    path = rsync_program.locate(program)
+    features = asyncio.run(rsync_program.ask(LocalProcesses(), path))
     is_root = os.geteuid() == 0
     return RsyncEngine(program=path, features=features, privileged=is_root if privileged is None else privileged)
 

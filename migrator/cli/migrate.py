@@ -242,12 +242,11 @@ def run_command(
         with wiring.target(known.capabilities if known else None) as target:
 
             async def work() -> RunSummary:
-                chosen = await wiring.engine(engine or transfer.engine)
                 return await run_batches(
-                    replace(request, fits=chosen.fits),
+                    request,
                     source=source,
                     target=target,
-                    engine=chosen,
+                    engine=await wiring.engine(engine or transfer.engine),
                     executor=wiring.executor(),
                     chunk_lists=wiring.chunk_lists(),
                     documents=documents,

@@ -1,43 +1,25 @@
 """Whether the programs that the migration needs are there and new enough. Pure: from their output to findings."""
 
-import re
-
+from migrator.decide.rsync_features import MINIMUM_VERSION, dotted, parse_features
 from migrator.domain.finding import Finding, failure, ok, warning
 
-RSYNC_LEAST = (3, 2, 3)
-"""What the rsync engine's options and messages need (its `MINIMUM_VERSION`; a test keeps both the same). Filters of
-extended attributes and comparisons of nanoseconds alone came with 3.1.3 (rsync's NEWS).
-"""
-_RSYNC_VERSION = re.compile(rb"rsync +version v?(\d+)\.(\d+)(?:\.(\d+))?", re.ASCII)
-RSYNC_NEEDS = ("hardlinks", "symlinks", "symtimes", "ACLs", "xattrs", "64-bit files")
-_INSTALL_RSYNC = "install rsync {least} or later (Debian: `apt install rsync`)"
-
-
-def rsync_version(output: bytes) -> tuple[int, int, int] | None:
-    """The version in the output of `rsync --version`."""
-    found = _RSYNC_VERSION.search(output)
-    return (int(found[1]), int(found[2]), int(found[3] or 0)) if found else None
+_INSTALL_RSYNC = f"install rsync {dotted(MINIMUM_VERSION)} or later (Debian: `apt install rsync`)"
 
 
 def check_rsync(program: str | None, output: bytes | None) -> Finding:
     """`program` is where rsync was found, None where it is missing; `output` what `--version` gave, None where it could
     not be run.
     """
-    least = _dotted(RSYNC_LEAST)
-    fix = _INSTALL_RSYNC.format(least=least)
     if program is None:
-        return failure("rsync", "rsync is missing", fix)
-    version = rsync_version(output) if output is not None else None
-    if output is None or version is None:
-        return failure("rsync", f"{program} does not tell its version: it is no rsync, or cannot be run", fix)
-    shown = _dotted(version)
-    if version < RSYNC_LEAST:
-        return failure("rsync", f"rsync {shown} ({program}) is too old: {least} is the least", fix)
-    known = [word.strip() for word in _capabilities(output).split(",")]
-    lacking = [word for word in RSYNC_NEEDS if word not in known]
-    if lacking:
-        return failure("rsync", f"rsync {shown} ({program}) was built without {', '.join(lacking)}", fix)
-    return ok("rsync", f"rsync {shown} ({program})")
+        return failure("rsync", "rsync is missing", _INSTALL_RSYNC)
+    features = None if output is None else parse_features(output)
+    if features is None:
+        return failure(
+            "rsync", f"{program} does not tell its version: it is no rsync, or cannot be run", _INSTALL_RSYNC
+        )
+    if problem := features.problem():
+        return failure("rsync", f"{program}: {problem}", _INSTALL_RSYNC)
+    return ok("rsync", f"rsync {features.version_text} ({program})")
 
 
 def check_gluster(kind: str, command: str, program: str | None) -> Finding | None:
@@ -80,16 +62,5 @@ def check_confinement(euid: int, problem: str | None) -> Finding:
 def check_python(version: tuple[int, int, int]) -> Finding:
     """The interpreter that runs this."""
     if version < (3, 11):
-        return failure("python", f"Python {_dotted(version)} is too old", "use Python 3.11 or later")
-    return ok("python", f"Python {_dotted(version)}")
-
-
-def _capabilities(output: bytes) -> str:
-    """What stands below `Capabilities:`, up to the next heading."""
-    text = output.decode("ascii", "replace")
-    found = re.search(r"^Capabilities:\n((?:[ \t]+.*\n?)+)", text, re.MULTILINE)
-    return re.sub(r"\s+", " ", found[1]) if found else ""
-
-
-def _dotted(version: tuple[int, int, int]) -> str:
-    return ".".join(str(part) for part in version)
+        return failure("python", f"Python {dotted(version)} is too old", "use Python 3.11 or later")
+    return ok("python", f"Python {dotted(version)}")

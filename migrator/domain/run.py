@@ -1,21 +1,11 @@
 """What a run is asked, what it finds before it starts, and what it came to."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from migrator.domain.errors import ExitCode, MigratorError
 from migrator.domain.states import ChunkKind
 from migrator.domain.transfer import FileProblem, StopReason
-
-_VIEW_PREFIX_BYTES = len(b"/source/")
-_TEMPORARY_BYTES = len(b".") + len(b".XXXXXX")
-_PATH_LIMIT_BYTES = 4095
-
-
-def fits_path_limit(tree: bytes, path: bytes) -> bool:
-    """Whether a stream that sees the tree at `/source` can name the path and its temporary file in PATH_MAX."""
-    seen_bytes = _VIEW_PREFIX_BYTES + len(path) - (len(tree) + 1 if tree else 0)
-    return seen_bytes + _TEMPORARY_BYTES < _PATH_LIMIT_BYTES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +25,6 @@ class RetryPolicy:
 class RunRequest:
     """What `run` is asked. `bwlimit_bytes_per_s` is for all streams together; None: no limit.
 
-    `fits` tells of a tree and a path whether the engine can take it; other paths are copied by descriptor.
     `stall_timeout_s` bounds how long a stream may do nothing, `end_timeout_s` how long ending it may take.
     """
 
@@ -53,7 +42,6 @@ class RunRequest:
     heartbeat_interval_s: float = 5.0
     reserve_bytes: int = 1024**3
     inodes_free: int | None = None
-    fits: Callable[[bytes, bytes], bool] = fits_path_limit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -67,6 +67,9 @@ class Engine(Protocol):
     def program(self) -> bytes:
         """The executable's absolute path: the confinement makes it and its libraries visible."""
 
+    def fits(self, tree: bytes, path: bytes) -> bool:
+        """Whether a stream can take this path of a tree, both relative to the source root; others go by descriptor."""
+
     def command(self, work: ChunkWork, view: StreamView) -> Command:
         """The argv and the file list on standard input. Pure."""
 

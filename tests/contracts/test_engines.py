@@ -45,6 +45,12 @@ def test_names_are_in_the_list_and_nowhere_else(engine: Engine) -> None:
     assert command.stdin.count(b"\0") == 3
 
 
+def test_what_fits_depends_on_the_length_of_the_path_in_its_tree_alone(engine: Engine) -> None:
+    assert engine.fits(TREE, TREE + b"/" + b"d/" * 1000 + b"name")
+    assert not engine.fits(TREE, TREE + b"/" + b"d/" * 2048 + b"name")
+    assert engine.fits(TREE * 200, TREE * 200 + b"/" + b"d/" * 1500 + b"name")
+
+
 def test_a_stream_that_says_nothing_and_ends_well_is_done(engine: Engine) -> None:
     reader = engine.reader(work(b"one"), VIEW)
     assert reader.counters == StreamCounters()

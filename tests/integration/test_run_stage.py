@@ -321,7 +321,8 @@ async def test_a_tree_that_vanished_does_not_sink_the_batch(tmp_path: Path) -> N
 @in_loop
 async def test_paths_that_do_not_fit_are_copied_by_descriptor(world: World) -> None:
     long = {ALICE + b"/sub/f02", ALICE + b"/sub"}
-    await world.run(fits=lambda _, path: path not in long)
+    world.streams.too_long = long
+    await world.run()
     assert world.is_copied()
     assert not any(long.intersection(paths) for _, paths in world.streams.streams)
 
@@ -335,7 +336,8 @@ async def test_long_names_of_a_link_group_stay_links(tmp_path: Path) -> None:
         world.source.add(name, same_as=names[0])
     world.lists.lists.clear()
     plan_chunks(world, (ALICE,), 10)
-    await world.run(fits=lambda _, path: path not in names[1:])
+    world.streams.too_long = names[1:]
+    await world.run()
     assert world.target.groups() == {frozenset(names)}
 
 

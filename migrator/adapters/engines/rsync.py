@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from migrator.adapters.engines.progress import ProgressParser
-from migrator.adapters.engines.rsync_features import RsyncFeatures
+from migrator.decide.rsync_features import RsyncFeatures
 from migrator.decide.rsync_outcome import EndedRsync, judge_rsync
 from migrator.domain.paths import RSYNC_PATH_LIMIT_BYTES, is_beneath
 from migrator.domain.site import TargetCapabilities

@@ -66,7 +66,7 @@ class Attempt:
         self._chunk = chunk
         self._slot = slot
         self._token = world.tokens()
-        fits = request.fits
+        fits = world.engine.fits
         self._listed = tuple(paths)
         links = chunk.kind is ChunkKind.LINKS
         by_stream = () if links else tuple(listed for listed in paths if fits(chunk.tree, listed.path))

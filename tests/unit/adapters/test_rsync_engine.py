@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from migrator.adapters.engines.progress import ProgressParser
 from migrator.adapters.engines.rsync import RsyncEngine
-from migrator.adapters.engines.rsync_features import RsyncFeatures, parse_features
+from migrator.decide.rsync_features import RsyncFeatures, parse_features
 from migrator.domain.plan import ListedPath
 from migrator.domain.site import BEEGFS_CAPABILITIES, TargetCapabilities
 from migrator.domain.states import ChunkKind
@@ -184,6 +184,7 @@ def test_features_of_real_ones(version: str, confine_root: bool) -> None:
     features = parse_features(
         (_FIXTURES / version / "version.out").read_bytes(), (_FIXTURES / version / "help.out").read_bytes()
     )
+    assert features is not None
     assert features.version_text == version
     assert features.confine_root is confine_root
     assert features.lacks == ()
@@ -194,10 +195,10 @@ def test_too_old_or_cut_down_ones_are_named() -> None:
     assert "too old" in (RsyncFeatures(version=(3, 1, 3), confine_root=False).problem() or "")
     text = (_FIXTURES / "3.5.0" / "version.out").read_bytes().replace(b" ACLs,", b" no ACLs,").replace(b"ACL-at, ", b"")
     features = parse_features(text, b"")
+    assert features is not None
     assert features.lacks == ("ACLs",)
     assert "ACLs" in (features.problem() or "")
 
 
 def test_something_else_is_no_rsync() -> None:
-    with pytest.raises(ValueError, match="rsync"):
-        parse_features(b"openrsync: protocol version 29\n", b"")
+    assert parse_features(b"openrsync: protocol version 29\n", b"") is None

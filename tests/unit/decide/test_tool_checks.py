@@ -2,16 +2,13 @@
 
 import pytest
 
-from migrator.adapters.engines.rsync_features import _NEEDED_ABILITIES, MINIMUM_VERSION
+from migrator.decide.rsync_features import NEEDED_ABILITIES, parse_features
 from migrator.decide.tool_checks import (
-    RSYNC_LEAST,
-    RSYNC_NEEDS,
     check_confinement,
     check_gluster,
     check_python,
     check_rsync,
     check_user,
-    rsync_version,
 )
 from migrator.domain.finding import FindingStatus
 
@@ -55,11 +52,11 @@ def test_no_rsync() -> None:
 def test_an_old_rsync() -> None:
     finding = check_rsync("/usr/bin/rsync", RSYNC_OLDER % (1, 3))
     assert finding.status is FindingStatus.FAILURE
-    assert finding.message == "rsync 3.1.3 (/usr/bin/rsync) is too old: 3.2.3 is the least"
+    assert finding.message == "/usr/bin/rsync: rsync 3.1.3 is too old: 3.2.3 is needed"
     assert finding.fix
 
 
-@pytest.mark.parametrize("word", RSYNC_NEEDS[:-1])
+@pytest.mark.parametrize("word", NEEDED_ABILITIES[:-1])
 def test_an_rsync_built_without_what_is_needed(word: str) -> None:
     output = RSYNC_3_5.replace(b" %s," % word.encode(), b" no %s," % word.encode())
     assert output != RSYNC_3_5
@@ -85,7 +82,8 @@ def test_what_is_no_rsync(output: bytes | None) -> None:
     ],
 )
 def test_versions_of_rsync(output: bytes, version: tuple[int, int, int] | None) -> None:
-    assert rsync_version(output) == version
+    features = parse_features(output)
+    assert (features.version if features else None) == version
 
 
 def test_the_gluster_command_matters_only_for_gluster() -> None:
@@ -110,8 +108,3 @@ def test_users_and_confinement() -> None:
 def test_pythons() -> None:
     assert check_python((3, 11, 2)).status is FindingStatus.OK
     assert check_python((3, 9, 2)).status is FindingStatus.FAILURE
-
-
-def test_the_check_and_the_engine_ask_for_the_same_rsync() -> None:
-    assert RSYNC_LEAST == MINIMUM_VERSION
-    assert {need.encode() for need in RSYNC_NEEDS} == set(_NEEDED_ABILITIES)
