@@ -1,4 +1,4 @@
-"""Sizes, durations and rates: constants, and how they are shown. Parsing lives in `migrator.config`."""
+"""Sizes, durations, rates and counts: constants, and how they are shown. Parsing lives in `migrator.config`."""
 
 KIB = 1024
 MIB = 1024 * KIB
@@ -47,3 +47,8 @@ def format_duration(duration_s: float) -> str:
 def format_count(count: int) -> str:
     """Show a count with thousands separated: `1234567` becomes `1,234,567`."""
     return f"{count:,}"
+
+
+def several(count: int, one: str, many: str = "") -> str:
+    """A count with its noun: `1 file`, `2,000 files`."""
+    return f"{format_count(count)} {one if count == 1 else many or one + 's'}"

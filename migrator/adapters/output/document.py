@@ -2,8 +2,10 @@
 whatever is no printable character has been escaped when it came in; markup is the renderers' business.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+
+from migrator.adapters.output.wording import shortened
 
 
 def clean(text: str) -> str:
@@ -22,11 +24,15 @@ def clean(text: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """A column: figures stand right; `wide` ones may be folded over several lines."""
+    """A column: figures stand right; `wide` ones may be folded over several lines.
+
+    `paths`: there may be users' paths in it, of thousands of bytes, which renderers shorten.
+    """
 
     name: str
     right: bool = False
     wide: bool = False
+    paths: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,3 +140,16 @@ def text(name: str) -> Column:
 def wide(name: str) -> Column:
     """A column of text that may be long."""
     return Column(name=name, wide=True)
+
+
+def paths(name: str) -> Column:
+    """A column of users' paths, or of sentences with such paths in them: long ones are shortened."""
+    return Column(name=name, wide=True, paths=True)
+
+
+def cells(table: Table, most: int) -> Iterator[tuple[str, ...]]:
+    """The rows of a table with their paths shortened to so many characters."""
+    for row in table.rows:
+        yield tuple(
+            shortened(cell, most) if column.paths else cell for column, cell in zip(table.columns, row, strict=True)
+        )

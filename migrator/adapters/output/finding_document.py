@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from migrator.adapters.output.document import Document, Section, clean, paragraph, table, text, wide
-from migrator.adapters.output.wording import several
 from migrator.domain.finding import Finding, FindingStatus
+from migrator.domain.units import several
 
 _WORDS = {FindingStatus.FAILURE: "FAILURE", FindingStatus.WARNING: "warning", FindingStatus.OK: "ok"}
 

@@ -2,12 +2,14 @@
 
 import base64
 import hashlib
+from collections.abc import Iterator
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from migrator.adapters.output.chart import svg
-from migrator.adapters.output.document import Bar, Block, Chart, Document, Facts, Paragraph, Table
+from migrator.adapters.output.document import Bar, Block, Chart, Document, Facts, Paragraph, Table, cells
+from migrator.adapters.output.wording import FILE_CHARACTERS
 
 _environment = Environment(
     loader=PackageLoader("migrator.adapters.output"),
@@ -32,7 +34,12 @@ def to_html(document: Document, *, language: str = "en") -> str:
         style_digest=digest,
         kind=_kind,
         svg=svg,
+        rows=_rows,
     )
+
+
+def _rows(block: Table) -> Iterator[tuple[str, ...]]:
+    return cells(block, FILE_CHARACTERS)
 
 
 def _kind(block: Block) -> str:

@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from typing import assert_never
 
 from migrator.adapters.output.chart import sparkline
-from migrator.adapters.output.document import Bar, Block, Chart, Document, Facts, Paragraph, Table
+from migrator.adapters.output.document import Bar, Block, Chart, Document, Facts, Paragraph, Table, cells
+from migrator.adapters.output.wording import FILE_CHARACTERS
 
 _MARKUP = re.compile(r"[\\`*_\[\]<>|~&!$@#]|:(?=//)|(?<=www)\.|(?<=WWW)\.|^[-+=]|(?<=\d)[.)](?= )")
 
@@ -52,7 +53,7 @@ def _table(block: Table) -> Iterator[str]:
         yield ""
     yield "| " + " | ".join(escape(column.name) for column in block.columns) + " |"
     yield "| " + " | ".join("---:" if column.right else "---" for column in block.columns) + " |"
-    for row in block.rows:
+    for row in cells(block, FILE_CHARACTERS):
         yield "| " + " | ".join(escape(cell) for cell in row) + " |"
     if block.note:
         yield ""

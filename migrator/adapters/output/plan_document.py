@@ -10,6 +10,7 @@ from migrator.adapters.output.document import (
     facts,
     figure,
     paragraph,
+    paths,
     table,
     text,
     wide,
@@ -78,8 +79,8 @@ def ranking_blocks(plan: Plan, *, rows: int | None) -> Iterator[Block]:
         "User trees by bytes",
         [
             figure("rank"),
-            wide("user"),
-            wide("tree"),
+            paths("user"),
+            paths("tree"),
             figure("bytes"),
             figure("share"),
             figure("files"),
@@ -128,7 +129,7 @@ def _age_table(title: str, every: Sequence[TreeUsage], which: str, *, limit: int
     labels = list(dict.fromkeys(bucket.label for usage in every for bucket in buckets(usage)))
     return table(
         title,
-        [wide("user"), *(figure(clean(label)) for label in labels)],
+        [paths("user"), *(figure(clean(label)) for label in labels)],
         (
             (
                 usage.tree.user,
@@ -166,7 +167,7 @@ def _batches(batches: Sequence[Batch]) -> Block:
         [
             figure("batch"),
             figure("trees"),
-            wide("users"),
+            paths("users"),
             figure("bytes"),
             figure("files"),
             figure("chunks"),
@@ -188,7 +189,7 @@ def surprise_table(surprises: Sequence[Surprise], *, limit: int | None) -> Block
     """What will surprise somebody if nobody says it beforehand."""
     return table(
         "",
-        [text("what"), wide("tree"), figure("paths"), figure("bytes"), wide("detail"), wide("for example")],
+        [text("what"), paths("tree"), figure("paths"), figure("bytes"), paths("detail"), paths("for example")],
         (
             (
                 one.kind.value,

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from migrator.adapters.output.document import clean
 from migrator.adapters.output.progress_lines import Snapshot, event_line, share, snapshot_line
+from migrator.adapters.output.wording import LINE_CHARACTERS, shortened
 from migrator.domain.events import Event, Severity
 from migrator.domain.paths import show
 from migrator.domain.progress import RunProgress, ScanProgress, VerifyProgress
@@ -155,7 +156,11 @@ def _users(snapshot: ScanProgress) -> Table:
         grid.add_column(justify=justify)
     heaviest = sorted(snapshot.by_user, key=lambda user: (-user[2], user[0]))
     for user, rows, size_bytes in heaviest[:_USERS_SHOWN]:
-        grid.add_row(Text(clean(user)), Text(f"{format_count(rows)} paths"), Text(format_size(size_bytes)))
+        grid.add_row(
+            Text(shortened(clean(user), LINE_CHARACTERS)),
+            Text(f"{format_count(rows)} paths"),
+            Text(format_size(size_bytes)),
+        )
     if len(heaviest) > _USERS_SHOWN:
         grid.add_row(Text(f"and {len(heaviest) - _USERS_SHOWN} more users", style="dim"), "", "")
     return grid
@@ -170,7 +175,7 @@ def _streams(snapshot: RunProgress) -> Table:
             Text(str(stream.stream), style="dim"),
             Text(clean(stream.host)),
             Text(f"chunk {stream.chunk}"),
-            Text(show(stream.tree), overflow="ellipsis", no_wrap=True),
+            Text(shortened(show(stream.tree), LINE_CHARACTERS), overflow="ellipsis", no_wrap=True),
             Text(f"{format_count(stream.files)} of {format_count(stream.total_files)}"),
             Text(share(stream.size_bytes, stream.total_bytes)),
             Text(format_rate(stream.rate_bytes_per_s)),

@@ -4,10 +4,10 @@ from datetime import UTC, datetime
 from typing import assert_never
 
 from migrator.adapters.output.document import clean
-from migrator.adapters.output.wording import percent, several
+from migrator.adapters.output.wording import LINE_CHARACTERS, percent, shortened
 from migrator.domain.events import Event, Severity
 from migrator.domain.progress import RunProgress, ScanProgress, VerifyProgress
-from migrator.domain.units import format_count, format_duration, format_rate, format_size
+from migrator.domain.units import format_count, format_duration, format_rate, format_size, several
 
 Snapshot = ScanProgress | RunProgress | VerifyProgress
 
@@ -51,11 +51,14 @@ def snapshot_line(snapshot: Snapshot) -> str:
 
 
 def event_line(event: Event) -> str:
-    """What happened, in one line: `23:30:25 warning chunk 7: retried (...)`."""
+    """What happened, in one line: `23:30:25 warning: home/alice/x: Input/output error`. A message that begins with the
+    subject stands alone.
+    """
     at = datetime.fromtimestamp(event.at_s, UTC).strftime("%H:%M:%S")
     severity = "" if event.severity is Severity.INFO else f"{event.severity.value}: "
-    subject = f"{event.subject}: " if event.subject else ""
-    return clean(f"{at} {severity}{subject}{event.message or event.kind.value}")
+    subject, message = clean(event.subject), clean(event.message or event.kind.value)
+    parts = [message] if message.startswith(subject) else [subject, message]
+    return f"{at} {severity}{': '.join(shortened(part, LINE_CHARACTERS) for part in parts)}"
 
 
 def share(done: int, total: int) -> str:

@@ -10,15 +10,15 @@ from migrator.adapters.output.document import (
     facts,
     figure,
     paragraph,
+    paths,
     table,
     text,
-    wide,
 )
-from migrator.adapters.output.wording import NONE, percent, several, when, yes
+from migrator.adapters.output.wording import NONE, percent, when, yes
 from migrator.domain.paths import show
 from migrator.domain.run import BatchSummary, RunSummary
 from migrator.domain.scan import CatalogRecord
-from migrator.domain.units import format_count, format_duration, format_rate, format_size
+from migrator.domain.units import format_count, format_duration, format_rate, format_size, several
 from migrator.domain.verification import VerificationRecord
 
 BAD_ROWS = 50
@@ -94,10 +94,10 @@ def verification_blocks(record: VerificationRecord) -> Iterator[Block]:
 
 def run_document(summary: RunSummary) -> Document:
     """What a run came to, batch by batch."""
-    directory = f", its log is in {summary.directory}" if summary.directory else ""
-    subtitle = "dry run: nothing was changed" if summary.dry_run else f"run {summary.run_id}{directory}"
+    directory = f"its log is in {summary.directory}" if summary.directory else ""
+    subtitle = "nothing was changed" if summary.dry_run else directory
     return Document(
-        title="Dry run" if summary.dry_run else "Run",
+        title="Dry run" if summary.dry_run else f"Run {summary.run_id}",
         subtitle=clean(subtitle),
         sections=tuple(
             Section(title=f"Batch {batch.batch}", blocks=tuple(_batch(batch, dry_run=summary.dry_run)))
@@ -135,7 +135,7 @@ def _batch(batch: BatchSummary, *, dry_run: bool) -> Iterator[Block]:
     if batch.left:
         yield table(
             "Would be done" if dry_run else "Left to do",
-            [wide("tree"), figure("chunks"), figure("files"), figure("bytes")],
+            [paths("tree"), figure("chunks"), figure("files"), figure("bytes")],
             (
                 (show(work.tree), format_count(work.chunks), format_count(work.files), format_size(work.size_bytes))
                 for work in batch.left
@@ -144,7 +144,7 @@ def _batch(batch: BatchSummary, *, dry_run: bool) -> Iterator[Block]:
     if batch.bad:
         yield table(
             "Files that need attention",
-            [wide("path"), wide("reason")],
+            [paths("path"), paths("reason")],
             ((show(problem.path), problem.reason) for problem in batch.bad),
             limit=BAD_ROWS,
         )

@@ -15,9 +15,9 @@ from migrator.adapters.output.status_document import (
     scan_blocks,
     tree_table,
 )
-from migrator.adapters.output.wording import percent, several, when
+from migrator.adapters.output.wording import percent, when
 from migrator.domain.report import ReportFacts
-from migrator.domain.units import format_duration, format_rate, format_size
+from migrator.domain.units import format_duration, format_rate, format_size, several
 
 
 def report_document(report: ReportFacts, *, rows: int | None = None) -> Document:

@@ -11,11 +11,12 @@ from migrator.adapters.output.document import (
     facts,
     figure,
     paragraph,
+    paths,
     table,
     text,
     wide,
 )
-from migrator.adapters.output.wording import NONE, percent, several, when, yes
+from migrator.adapters.output.wording import NONE, percent, when, yes
 from migrator.domain.events import Event
 from migrator.domain.paths import show
 from migrator.domain.report import (
@@ -30,7 +31,7 @@ from migrator.domain.report import (
     TreeFacts,
 )
 from migrator.domain.states import ChunkState
-from migrator.domain.units import format_count, format_duration, format_rate, format_size
+from migrator.domain.units import format_count, format_duration, format_rate, format_size, several
 from migrator.domain.verification import VerificationRecord
 
 TREE_ROWS = 40
@@ -144,7 +145,7 @@ def blocker_table(blocked: Sequence[Blocker]) -> Block:
     """What waits, and on what."""
     return table(
         "",
-        [wide("what waits"), wide("on what"), wide("what to do")],
+        [paths("what waits"), paths("on what"), wide("what to do")],
         [(one.subject, one.on, one.hint) for one in blocked],
     )
 
@@ -198,8 +199,8 @@ def tree_table(trees: Sequence[TreeFacts], *, limit: int | None) -> Block:
     """How far every user tree is, in the plan's order of weight."""
     columns = [
         figure("rank"),
-        wide("user"),
-        wide("tree"),
+        paths("user"),
+        paths("tree"),
         figure("batch"),
         text("state"),
         figure("bytes"),
@@ -232,7 +233,7 @@ def attention_table(files: Sequence[AttentionFile], total: int) -> Block:
     note += f", the first {len(files):,} are shown." if total > len(files) else "."
     return table(
         "",
-        [figure("batch"), wide("path"), wide("reason")],
+        [figure("batch"), paths("path"), paths("reason")],
         [(str(one.batch), show(one.problem.path), one.problem.reason) for one in files],
         note=note,
     )
@@ -295,6 +296,6 @@ def event_table(events: Sequence[Event]) -> Block:
     """What happened, newest first."""
     return table(
         "",
-        [text("when"), text("how bad"), text("what"), wide("about"), wide("message")],
+        [text("when"), text("how bad"), text("what"), paths("about"), paths("message")],
         [(when(one.at_s), one.severity.value, one.kind.value, one.subject, one.message) for one in events],
     )

@@ -12,7 +12,8 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from migrator.adapters.output.chart import sparkline
-from migrator.adapters.output.document import Bar, Block, Chart, Document, Facts, Paragraph, Section, Table
+from migrator.adapters.output.document import Bar, Block, Chart, Document, Facts, Paragraph, Section, Table, cells
+from migrator.adapters.output.wording import LINE_CHARACTERS
 
 _BAR_WIDTH = 30
 
@@ -81,7 +82,7 @@ def _table(block: Table) -> Iterator[RenderableType]:
             overflow="fold",
             no_wrap=not column.wide and not column.right,
         )
-    for row in block.rows:
+    for row in cells(block, LINE_CHARACTERS):
         grid.add_row(*(Text(cell) for cell in row))
     yield grid
     if block.note:

@@ -1,24 +1,31 @@
 """Closing records, findings and plans as documents."""
 
+import io
 import json
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
 
 from migrator.adapters.output.chart import sparkline
 from migrator.adapters.output.document import Document, Table
 from migrator.adapters.output.finding_document import finding_document
+from migrator.adapters.output.html import to_html
 from migrator.adapters.output.json_form import plain, to_json
 from migrator.adapters.output.markdown import to_markdown
 from migrator.adapters.output.plan_document import plan_document
 from migrator.adapters.output.record_document import catalog_document, run_document, verification_document
-from migrator.adapters.output.wording import NONE, several, when
+from migrator.adapters.output.tables import print_document
+from migrator.adapters.output.wording import FILE_CHARACTERS, LINE_CHARACTERS, NONE, shortened, when
 from migrator.domain.errors import ExitCode, UsageError
 from migrator.domain.finding import failure, ok, warning
 from migrator.domain.run import BatchSummary, GuardFinding, RunSummary, Stopped, TreeWork
 from migrator.domain.scan import CatalogRecord
 from migrator.domain.transfer import FileProblem, FileProblemKind, StopReason
 from migrator.domain.tree import UserTree
+from migrator.domain.units import several
 from tests.contracts.plans import small_plan, usage
 from tests.unit.output.facts import verification
 
@@ -48,7 +55,7 @@ class TestRun:
                 )
             )
         )
-        for expected in ("Batch 2", "run 4, its log is in runs/4", "files: 1,234", "mean rate: 8.0 MiB/s", ": 3"):
+        for expected in ("Batch 2", "# Run 4", "its log is in runs/4", "files: 1,234", "mean rate: 8.0 MiB/s", ": 3"):
             assert expected in text
 
     def test_a_finished_batch_had_nothing_to_do(self) -> None:
@@ -81,7 +88,7 @@ class TestRun:
     def test_a_dry_run_says_what_it_would_do(self) -> None:
         batch = BatchSummary(batch=1, left=(TreeWork(tree=b"home/a", chunks=2, files=30, size_bytes=2048),))
         document = run_document(summary(batch, dry_run=True))
-        assert document.subtitle == "dry run: nothing was changed"
+        assert document.subtitle == "nothing was changed"
         (table,) = tables_of(document)
         assert (table.title, table.rows) == ("Would be done", (("home/a", "2", "30", "2.0 KiB"),))
 
@@ -182,6 +189,38 @@ def test_wording() -> None:
         "2,000 files",
         "0 x wait",
     )
+
+
+@given(st.text(alphabet="ab /\u2026"), st.integers(10, 60))
+def test_short_text_stays_and_long_text_is_bounded(text: str, most: int) -> None:
+    short = shortened(text, most)
+    if all(len(word) <= most for word in text.split(" ")) and len(text) <= 5 * most:
+        assert short == text
+    assert len(short) <= max(5 * most, 10)
+    # Where the whole is cut, two words come to stand together.
+    assert max(len(word) for word in short.split(" ")) <= 2 * most + 1
+
+
+def test_long_paths_keep_both_ends_and_the_words_around_them() -> None:
+    path = "home/alice/" + "d/" * 2000 + "name"
+    short = shortened(f"{path}: Permission denied", LINE_CHARACTERS)
+    assert short.startswith("home/alice/d/d/")
+    assert short.endswith("/d/name: Permission denied")
+    assert len(short.partition(" ")[0]) == LINE_CHARACTERS
+
+
+def test_tables_shorten_paths_and_json_does_not() -> None:
+    path = b"home/alice/" + b"d/" * 2000 + b"name"
+    problem = FileProblem(path=path, kind=FileProblemKind.BAD, errno=13, reason="Permission denied")
+    run = summary(BatchSummary(batch=1, bad=(problem,), left=(TreeWork(tree=path, chunks=1, files=1, size_bytes=1),)))
+    document = run_document(run)
+    terminal = io.StringIO()
+    print_document(Console(file=terminal, width=132), document)
+    assert len(terminal.getvalue()) < 4000
+    for line in to_markdown(document).splitlines():
+        assert len(line) <= FILE_CHARACTERS + 40
+    assert "d/" * 200 not in to_html(document)
+    assert path.decode() in to_json(run)
 
 
 def test_sparkline() -> None:
