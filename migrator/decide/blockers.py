@@ -6,7 +6,7 @@ from typing import assert_never
 from migrator.domain.errors import EXIT_CODE_MEANINGS, ExitCode
 from migrator.domain.report import BatchFacts, Blocker, PlanFacts, RunFacts, RunLife, ScanFacts
 from migrator.domain.states import BatchState, ChunkState
-from migrator.domain.units import format_count, format_duration
+from migrator.domain.units import format_count, format_duration, several
 
 _GOES_ON = (ExitCode.DONE, ExitCode.ATTENTION)
 
@@ -54,13 +54,13 @@ def _batch(batch: BatchFacts) -> Iterator[Blocker]:
     if failed:
         yield Blocker(
             subject=subject,
-            on=f"{format_count(failed)} chunks failed each time they were tried",
+            on=f"{several(failed, 'chunk')} failed each time",
             hint=f"see the files that need attention, then migrator run --user-batch {batch.number}",
         )
     if batch.attention.bad:
         yield Blocker(
             subject=subject,
-            on=f"{format_count(batch.attention.bad)} files could not be copied",
+            on=f"{several(batch.attention.bad, 'file')} could not be copied",
             hint=f"put their reasons right, then migrator run --user-batch {batch.number}",
         )
     match batch.state:
@@ -83,7 +83,7 @@ def _verification(batch: BatchFacts, subject: str) -> Iterator[Blocker]:
         kinds = ", ".join(f"{format_count(count)} {kind}" for kind, count in verification.differences.items() if count)
         yield Blocker(
             subject=f"{subject}: cutover",
-            on=f"the verification found {format_count(differences)} differences ({kinds})",
+            on=f"the verification found {several(differences, 'difference')} ({kinds})",
             hint=f"migrator run --user-batch {batch.number}, then {hint}",
         )
     if not verification.whole:

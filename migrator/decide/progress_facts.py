@@ -20,7 +20,7 @@ from migrator.domain.report import (
     TreeState,
 )
 from migrator.domain.states import BatchState, ChunkKind, ChunkState, PassState
-from migrator.domain.units import DAY_S, HOUR_S, MINUTE_S, format_duration
+from migrator.domain.units import DAY_S, HOUR_S, MINUTE_S, format_duration, several
 from migrator.domain.verification import VerificationRecord
 
 SILENT_AFTER_S = 30.0
@@ -178,7 +178,7 @@ def estimates(
     if cost is not None:
         left_s = (tally.left_files * cost.s_per_file + tally.left_bytes * cost.s_per_byte) / max(cost.streams, 1)
         if left_s > 0:
-            streams = "1 stream" if cost.streams == 1 else f"{cost.streams} streams"
+            streams = several(cost.streams, "stream")
             basis = f"{streams} without a pause ({cost.basis})"
             found.append(Estimate(left_s=left_s, finish_at_s=now_s + left_s, basis=basis))
     pace = _pace(now_s, done, started_at_s)

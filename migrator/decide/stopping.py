@@ -5,6 +5,7 @@ from collections.abc import Mapping
 
 from migrator.domain.run import Stopped
 from migrator.domain.transfer import StopReason
+from migrator.domain.units import several
 
 _BY_ERRNO: Mapping[int, StopReason] = {
     errno.ENOSPC: StopReason.TARGET_FULL,
@@ -83,7 +84,7 @@ def explain(reason: StopReason, detail: str, unended: tuple[str, ...] = ()) -> S
     message = f"{what}: {detail}" if detail else what
     if unended:
         message += (
-            f"; {len(unended)} stream(s) could not be ended ({', '.join(unended)}). Their chunks are not given out "
+            f"; {several(len(unended), 'stream')} could not be ended ({', '.join(unended)}). Their chunks are not given out "
             "again before they are gone"
         )
     return Stopped(reason=reason, message=message, cause=cause, hint=hint, unended=unended)

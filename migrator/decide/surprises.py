@@ -9,7 +9,7 @@ from migrator.decide.losses import loss_details
 from migrator.domain.paths import is_beneath, parent, show
 from migrator.domain.plan import Surprise, SurpriseKind, TreeUsage
 from migrator.domain.site import TargetCapabilities
-from migrator.domain.units import format_count, format_size
+from migrator.domain.units import format_count, format_size, several
 
 MAX_EXAMPLES = 5
 
@@ -134,9 +134,7 @@ def link_surprises(spans: Iterable[LinkSpan], batch_of: Mapping[bytes, int]) -> 
         whole = len(batches) == 1 and None not in batches
         for member in span.members:
             others = sorted("outside every tree" if tree is None else show(tree) for tree in span.trees - {member.tree})
-            groups = (
-                f"{format_count(span.groups)} {'file' if span.groups == 1 else 'files'} with names in {_some(others)}"
-            )
+            groups = f"{several(span.groups, 'file')} with names in {_some(others)}"
             found.append(
                 Surprise(
                     kind=SurpriseKind.HARD_LINKS_IN_BATCH if whole else SurpriseKind.HARD_LINKS_BROKEN,

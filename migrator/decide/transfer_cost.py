@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from migrator.domain.plan import TransferCost
-from migrator.domain.units import format_count, format_size
+from migrator.domain.units import format_size, several
 
 ENOUGH_ATTEMPTS = 5
 """Fewer attempts say more about the moment than about the file systems."""
@@ -40,7 +40,7 @@ def fit_cost(sums: CostSums, streams: int) -> TransferCost | None:
         s_per_byte=s_per_byte,
         streams=max(streams, 1),
         basis=(
-            f"measured here: {format_count(sums.attempts)} chunks, {format_count(round(sums.files))} files, "
+            f"measured here: {several(sums.attempts, 'chunk')}, {several(round(sums.files), 'file')}, "
             f"{format_size(sums.size_bytes)}"
         ),
     )

@@ -25,7 +25,7 @@ from migrator.domain.paths import RSYNC_PATH_LIMIT_BYTES, show
 from migrator.domain.plan import Batch, Order, Plan, Surprise, TransferCost, TreeUsage
 from migrator.domain.scan import CatalogRecord
 from migrator.domain.site import Capacity, TargetCapabilities
-from migrator.domain.units import format_count, format_size
+from migrator.domain.units import format_size, several
 from migrator.ports.clock import Clock
 from migrator.ports.ledger import Ledger, SiteRecord
 from migrator.ports.plans import NewPlans
@@ -256,7 +256,7 @@ class _Maker:
             reserve_bytes,
         )
         accepted = (
-            (f"whether the target can take {format_count(need_inodes)} files was not checked, as asked for",)
+            (f"whether the target can take {several(need_inodes, 'file')} was not checked, as asked for",)
             if unknown
             else ()
         )
@@ -314,7 +314,7 @@ def _written(plan: Plan, at_s: float) -> Event:
         severity=Severity.WARNING if plan.problems else Severity.INFO,
         subject=f"plan {plan.name}",
         message=(
-            f"{len(plan.batches)} batches of {len(plan.ranking)} user trees, {format_count(plan.files)} files, "
+            f"{several(len(plan.batches), 'batch', 'batches')} of {several(len(plan.ranking), 'user tree')}, {several(plan.files, 'file')}, "
             f"{format_size(plan.size_bytes)}; {plan.order} first: {heaviest}"
         ),
     )

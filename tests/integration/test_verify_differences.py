@@ -286,7 +286,7 @@ def test_a_file_that_is_gone_when_it_is_to_be_read_is_changed_and_one_that_gives
     record = world.verify()
     assert dict(record.differences) == {DifferenceKind.CHANGED: 1, DifferenceKind.UNREADABLE: 1}
     assert not record.whole
-    assert record.reasons == ("1 paths could not be read: see the differences",)
+    assert record.reasons == ("1 path could not be read: see the differences",)
     assert exit_code(record) is ExitCode.REFUSED
 
 

@@ -18,7 +18,7 @@ from migrator.adapters.output.document import (
 from migrator.adapters.output.wording import NONE, percent, when, yes
 from migrator.domain.paths import show
 from migrator.domain.plan import AgeBucket, Batch, EmptyingCurve, Plan, Surprise, TreeUsage
-from migrator.domain.units import format_count, format_duration, format_size
+from migrator.domain.units import format_count, format_duration, format_size, several
 
 RANKING_ROWS = 40
 SURPRISE_ROWS = 60
@@ -56,7 +56,7 @@ def _overview(plan: Plan) -> Iterator[Block]:
         yield paragraph(
             "The scan behind this plan is not whole: there may be more on the source than is planned here.", alert=True
         )
-    streams = "1 stream" if plan.cost.streams == 1 else f"{plan.cost.streams} streams"
+    streams = several(plan.cost.streams, "stream")
     inodes = "not told" if plan.target.free_inodes is None else format_count(plan.target.free_inodes)
     yield facts(
         [
@@ -99,8 +99,8 @@ def ranking_blocks(plan: Plan, *, rows: int | None) -> Iterator[Block]:
     if plan.outside is not None and (plan.outside.files or plan.outside.directories):
         outside = plan.outside
         yield paragraph(
-            f"Outside every user tree lie {format_count(outside.files)} files with {format_size(outside.size_bytes)} "
-            f"in {format_count(outside.directories)} directories. They do not move.",
+            f"Outside every user tree lie {several(outside.files, 'file')} with {format_size(outside.size_bytes)} "
+            f"in {several(outside.directories, 'directory', 'directories')}. They do not move.",
             alert=True,
         )
 

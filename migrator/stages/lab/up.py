@@ -11,7 +11,7 @@ from pathlib import Path
 from migrator.domain.errors import Refused, UsageError
 from migrator.domain.lab import LabKind, LabPhase, LabSpec, LabState
 from migrator.domain.paths import show
-from migrator.domain.units import DAY_S
+from migrator.domain.units import DAY_S, several
 from migrator.ports.clock import Clock
 from migrator.ports.processes import Processes
 from migrator.stages.lab import cluster
@@ -122,7 +122,7 @@ async def _build(
     if state.spec.kind is LabKind.GLUSTER:
         state = await _build_cluster(state, LabTools(processes, state.token), clock, done)
     filled = await _fill(state)
-    done(f"{filled.files} files of {len(filled.trees)} users are made")
+    done(f"{several(filled.files, 'file')} of {several(len(filled.trees), 'user')} are made")
     state = replace(
         state,
         phase=LabPhase.UP,
@@ -153,7 +153,7 @@ async def _build_cluster(state: LabState, tools: LabTools, clock: Clock, done: S
     state = replace(state, hosts=tuple(hosts))
     write_record(state)
     cluster.write_wrapper(state)
-    done(f"{len(hosts)} hosts are up")
+    done(f"{several(len(hosts), 'host is', 'hosts are')} up")
     await all_of(
         (
             cluster.mount_target(state, tools),

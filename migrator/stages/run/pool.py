@@ -140,7 +140,7 @@ class _Worker:
         rest, apart = set_apart(paths, {problem.path for problem in bad})
         if rest and apart:
             done, waiting = self._divide(chunk, attempt.id, AttemptState.SUCCEEDED, result, (rest, apart))
-            LOG.info("chunk %s: %s bad file(s) set apart in chunk %s", chunk.number, len(bad), waiting.number)
+            LOG.info("chunk %s: bad files set apart in chunk %s: %s", chunk.number, waiting.number, len(bad))
             settled = self._intend_without_stream(done)
             in_rest = {listed.path for listed in rest}
             vanished = tuple(problem for problem in result.vanished if problem.path in in_rest)

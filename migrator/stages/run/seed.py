@@ -15,6 +15,7 @@ from migrator.domain.run import BatchSummary
 from migrator.domain.site import TargetCapabilities
 from migrator.domain.states import CHUNK_ORDER, BatchState, PassKind, PassState
 from migrator.domain.transfer import StopReason
+from migrator.domain.units import several
 from migrator.ports.ledger import PassRecord, SiteRecord
 from migrator.stages.run.context import HealthNow, Invocation, PassUnderWay
 from migrator.stages.run.guards import find_problems, mount_findings, refuse
@@ -125,7 +126,7 @@ class SeedPass:
             passes.set_state(record.id, PassState.RUNNING, now_s)
         self._set_batch(BatchState.SEEDING)
         again = passes.retry_failed(record.id)
-        message = f"seed pass over batch {number}: {left.chunks} chunk(s) to do"
+        message = f"seed pass over batch {number}: {several(left.chunks, 'chunk')} to do"
         if again:
             message += f", {again} of them failed before"
         self.invocation.say(EventKind.PASS_STARTED, Severity.INFO, f"batch {number}", message)
@@ -183,7 +184,7 @@ class SeedPass:
         tally = under_way.tally
         message = (
             f"seed pass over batch {number} {'done' if whole else 'stopped'}: "
-            f"{tally.chunks} chunk(s), {tally.files} file(s) in this run"
+            f"{several(tally.chunks, 'chunk')}, {several(tally.files, 'file')} in this run"
         )
         severity = Severity.INFO if whole else Severity.WARNING
         self.invocation.say(EventKind.PASS_FINISHED, severity, f"batch {number}", message)

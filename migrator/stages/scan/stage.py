@@ -18,7 +18,7 @@ from migrator.domain.paths import show
 from migrator.domain.progress import ScanProgress
 from migrator.domain.scan import CatalogRecord, ScanProblem
 from migrator.domain.tree import UserTree
-from migrator.domain.units import format_count
+from migrator.domain.units import format_count, several
 from migrator.ports.catalog import Catalogs, OpenCatalog
 from migrator.ports.clock import Clock
 from migrator.ports.filesystem import SourceFileSystem
@@ -115,7 +115,7 @@ class _Scan:
         except asyncio.CancelledError:
             await self._interrupt(walk, opened.record)
             raise Interrupted(
-                f"the scan was stopped after {format_count(walk.tally.rows)} paths",
+                f"the scan was stopped after {several(walk.tally.rows, 'path')}",
                 hint="run `migrator scan` again: it goes on where it was",
             ) from None
         except SourceLost as error:
@@ -339,12 +339,12 @@ def _changed_between_sessions(record: CatalogRecord, before: SourceHealth) -> bo
 def _started(opened: OpenCatalog) -> str:
     if opened.totals.rows:
         return (
-            f"the scan goes on: {format_count(opened.totals.rows)} paths are in the catalog, "
-            f"{format_count(len(opened.frontier))} directories wait"
+            f"the scan goes on: {several(opened.totals.rows, 'path is', 'paths are')} in the catalog, "
+            f"{several(len(opened.frontier), 'directory waits', 'directories wait')}"
         )
-    return f"the scan begins: {format_count(len(opened.record.trees))} user trees"
+    return f"the scan begins: {several(len(opened.record.trees), 'user tree')}"
 
 
 def _finished(record: CatalogRecord) -> str:
-    paths = f"{format_count(record.rows)} paths are in the catalog"
+    paths = f"{several(record.rows, 'path is', 'paths are')} in the catalog"
     return f"{paths}; it is whole" if record.whole else f"{paths}; it is not whole: {'; '.join(record.reasons)}"

@@ -17,7 +17,7 @@ from migrator.domain.plan import Batch, Plan, SurpriseKind
 from migrator.domain.progress import VerifyProgress
 from migrator.domain.site import MountIdentity, TargetCapabilities
 from migrator.domain.states import BatchState
-from migrator.domain.units import format_count, format_size
+from migrator.domain.units import format_count, format_size, several
 from migrator.domain.verification import Difference, DifferenceKind, DigestPolicy, VerificationRecord
 from migrator.ports.clock import Clock
 from migrator.ports.filesystem import FileSystem, SourceFileSystem, TargetFileSystem
@@ -119,7 +119,7 @@ class _Verification:
         self._event(
             EventKind.VERIFY_STARTED,
             Severity.INFO,
-            f"comparing {format_count(batch.files + batch.directories)} paths of {len(batch.trees)} user trees",
+            f"comparing {several(batch.files + batch.directories, 'path')} of {several(len(batch.trees), 'user tree')}",
         )
         name = f"{self._request.plan.name}-batch-{batch.number:04d}-{number:06d}"
         draft = await asyncio.to_thread(self._manifests.create, name, algorithm=self._request.policy.algorithm)
@@ -128,7 +128,7 @@ class _Verification:
             manifest = await self._compare(batch, capabilities, draft, tally)
         except asyncio.CancelledError:
             raise Interrupted(
-                f"the verification was stopped after {format_count(tally.paths)} paths",
+                f"the verification was stopped after {several(tally.paths, 'path')}",
                 hint="run the same command again: it starts over",
             ) from None
         except OSError as error:
@@ -231,7 +231,7 @@ class _Verification:
             ticker.cancel()
         self._show(batch, tally)
         if tally.unread:
-            self._reasons.append(f"{format_count(tally.unread)} paths could not be read: see the differences")
+            self._reasons.append(f"{several(tally.unread, 'path')} could not be read: see the differences")
         return manifest
 
     def _find_trees(self, batch: Batch, comparison: TreeComparison, tally: Tally) -> tuple[bytes, ...]:
@@ -402,9 +402,9 @@ def _counts(counter: Counter[str]) -> Mapping[str, int]:
 
 
 def _summary(record: VerificationRecord, manifest: ClosedManifest) -> str:
-    checked = f"{format_count(record.paths)} paths compared, {format_size(record.digested_bytes)} by digest"
+    checked = f"{several(record.paths, 'path')} compared, {format_size(record.digested_bytes)} by digest"
     arrived = f"{format_count(manifest.rows)} are in the manifest"
     if not record.whole:
         return f"{checked}; not whole: {'; '.join(record.reasons)}"
     total = sum(record.differences.values())
-    return f"{checked}; {arrived}; {format_count(total)} differences" if total else f"{checked}; {arrived}; all equal"
+    return f"{checked}; {arrived}; {several(total, 'difference')}" if total else f"{checked}; {arrived}; all equal"

@@ -272,7 +272,7 @@ class TestBlockers:
         ]
         found = self.on(batches=[self.batch(BatchState.SEEDED, failed=2, bad=5, verified=True)])
         assert [on for _, on, _ in found] == [
-            "2 chunks failed each time they were tried",
+            "2 chunks failed each time",
             "5 files could not be copied",
             "the verification found 3 differences (2 content, 1 missing)",
             "the verification is not whole: brick down",
