@@ -157,7 +157,13 @@ class PassRecords(Protocol):
     def chunk(self, chunk_id: int) -> ChunkRecord: ...
 
     def retry_failed(self, pass_id: int) -> int:
-        """Let the failed chunks of a pass wait again; returns how many there were. Their tries start anew."""
+        """Let the failed chunks of a pass wait again; returns how many there were. Their tries start anew.
+
+        With them wait the chunks of directories' times in the same trees: what comes into a directory changes them.
+        """
+
+    def to_retry(self, pass_id: int) -> Sequence[ChunkRecord]:
+        """The chunks that `retry_failed` would let wait again, in order of number."""
 
     def pending(self, pass_id: int, kind: str, limit: int) -> Sequence[ChunkRecord]:
         """Chunks of one kind that wait, the largest first."""

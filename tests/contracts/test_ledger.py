@@ -1,6 +1,7 @@
 """What every ledger does. A fake that a test uses in place of the real one has to pass this suite as well."""
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -295,6 +296,22 @@ class TestPasses:
         assert list(ledger.passes.failed(made)) == []
         assert waiting(ledger, made) == [first]
         assert ledger.passes.retry_failed(made) == 0
+
+    def test_with_failed_chunks_the_times_of_their_trees_are_set_again(self, ledger: Ledger) -> None:
+        trees = (b"home/a", b"home/b", b"home/c")
+        times = [
+            replace(files(number, 0, tree=tree), kind=ChunkKind.DIRECTORY_TIMES) for number, tree in enumerate(trees, 4)
+        ]
+        made = begin(ledger, [*(files(number, 1, tree=tree) for number, tree in enumerate(trees, 1)), *times])
+        for chunk in (*waiting(ledger, made), *ledger.passes.pending(made, ChunkKind.DIRECTORY_TIMES, 9)):
+            bad = chunk.number in (1, 6)
+            state, after = ("failed", ChunkState.FAILED) if bad else ("succeeded", ChunkState.DONE)
+            end(ledger, attempt(ledger, chunk.id, f"t{chunk.number}"), state=state, chunk=after)
+        assert [chunk.number for chunk in ledger.passes.to_retry(made)] == [1, 4, 6]
+        assert ledger.passes.retry_failed(made) == 2
+        assert [chunk.number for chunk in ledger.passes.pending(made, ChunkKind.DIRECTORY_TIMES, 9)] == [4, 6]
+        assert [chunk.number for chunk in waiting(ledger, made)] == [1]
+        assert list(ledger.passes.to_retry(made)) == []
 
     def test_trees_are_bytes(self, ledger: Ledger) -> None:
         made = begin(ledger, [files(number, 1, tree=tree) for number, tree in enumerate(HOSTILE, 1)])

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any
 
-from sqlalchemy import Connection, Row, delete, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Row, and_, delete, func, insert, select, update
 
 from migrator.adapters.ledger import tables
 from migrator.adapters.ledger.database import Database
@@ -125,13 +125,29 @@ class SqliteChunks:
         return chunk_record(row)
 
     def retry_failed(self, pass_id: int) -> int:
-        """Let the failed chunks of a pass wait again, with all their tries; returns how many there were."""
+        """Let the failed chunks of a pass wait again, with all their tries; returns how many there were. What comes
+        into a directory changes its times: they are set anew in the trees of those chunks.
+        """
         with self._database.write() as connection:
+            connection.execute(
+                update(tables.chunks)
+                .where(_times_to_set_again(pass_id))
+                .values(state=ChunkState.PENDING.value, tries=0)
+            )
             return connection.execute(
                 update(tables.chunks)
                 .where(tables.chunks.c.pass_id == pass_id, tables.chunks.c.state == ChunkState.FAILED.value)
                 .values(state=ChunkState.PENDING.value, tries=0)
             ).rowcount
+
+    def to_retry(self, pass_id: int) -> Sequence[ChunkRecord]:
+        """The chunks that `retry_failed` would let wait again, in order of number."""
+        failed = (tables.chunks.c.pass_id == pass_id) & (tables.chunks.c.state == ChunkState.FAILED.value)
+        with self._database.read() as connection:
+            rows = connection.execute(
+                select(tables.chunks).where(failed | _times_to_set_again(pass_id)).order_by(tables.chunks.c.number)
+            ).all()
+        return [chunk_record(row) for row in rows]
 
     def pending(self, pass_id: int, kind: str, limit: int) -> Sequence[ChunkRecord]:
         """Chunks of one kind that wait, the largest first, then in order of number."""
@@ -280,6 +296,22 @@ def chunk_record(row: Row[Any]) -> ChunkRecord:
         state=ChunkState(row.state),
         tries=row.tries,
         list_path=row.list_path,
+    )
+
+
+def _times_to_set_again(pass_id: int) -> ColumnElement[bool]:
+    """The chunks of directories' times that are done, in trees where another chunk failed."""
+    other = tables.chunks.alias()
+    trees = select(other.c.tree).where(
+        other.c.pass_id == pass_id,
+        other.c.state == ChunkState.FAILED.value,
+        other.c.kind != ChunkKind.DIRECTORY_TIMES.value,
+    )
+    return and_(
+        tables.chunks.c.pass_id == pass_id,
+        tables.chunks.c.kind == ChunkKind.DIRECTORY_TIMES.value,
+        tables.chunks.c.state == ChunkState.DONE.value,
+        tables.chunks.c.tree.in_(trees),
     )
 
 

@@ -87,6 +87,6 @@ def _of_pass(world: World, record: PassRecord) -> Iterable[_Piece]:
     records = [chunk for kind in CHUNK_ORDER for chunk in passes.pending(record.id, kind.value, _ALL)]
     under_way = {attempt.chunk_id for attempt in passes.unfinished_attempts(record.id)}
     records.extend(chunk for chunk in map(passes.chunk, sorted(under_way)) if chunk.state is ChunkState.RUNNING)
-    records.extend(passes.failed(record.id))
+    records.extend(passes.to_retry(record.id))
     for chunk in records:
         yield _Piece(kind=chunk.kind, tree=chunk.tree, files=chunk.files, size_bytes=chunk.size_bytes)
