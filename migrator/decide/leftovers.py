@@ -28,7 +28,10 @@ def is_leftover(candidate: bytes, stems: Collection[bytes]) -> bool:
     """Whether a name looks like the temporary file of one of the names that have these stems, or of a copy by
     descriptor. Only a look at the source tells whether it is a user's file all the same.
     """
-    if _DESCRIPTOR_COPY.match(candidate):
-        return True
+    return bool(_DESCRIPTOR_COPY.match(candidate)) or is_stream_leftover(candidate, stems)
+
+
+def is_stream_leftover(candidate: bytes, stems: Collection[bytes]) -> bool:
+    """As `is_leftover`, of streams alone: copies by descriptor may be under way in the same directory."""
     suffix = _SUFFIX.search(candidate)
     return candidate.startswith(b".") and suffix is not None and candidate[1 : suffix.start()] in stems

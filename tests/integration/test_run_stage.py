@@ -137,10 +137,15 @@ async def test_a_bad_file_does_not_sink_its_chunk(world: World) -> None:
     assert [(problem.path, problem.errno) for problem in world.attention] == [(bad, errno.EACCES)]
     assert (summary.exit_code, summary.batches[0].files, world.batch_state) == (3, 7, BatchState.SEEDED)
     world.streams.faults.clear()
+    world.streams.streams.clear()
+    foreseen = await world.run(dry_run=True)
     again = await world.run()
     assert world.is_copied()
     assert not world.attention
     assert (again.exit_code, again.batches[0].files) == (0, 1)
+    # What came into the directory has changed its time.
+    assert [kind for kind, _ in world.streams.streams] == [ChunkKind.FILES, ChunkKind.DIRECTORY_TIMES]
+    assert foreseen.batches[0].chunks_by_kind == again.batches[0].chunks_by_kind
 
 
 @in_loop
@@ -503,6 +508,51 @@ async def test_leftovers_of_a_killed_stream_are_removed_and_users_files_are_not(
     await world.run()
     assert leftover not in world.target.nodes
     assert unrelated in world.target.nodes
+    assert world.is_copied()
+
+
+@in_loop
+async def test_what_a_stream_left_that_was_killed_alone_is_removed_by_the_next_one(world: World) -> None:
+    world.streams.faults[ALICE + b"/sub/f02"] = Fault("killed", times=1)
+    users, leftover = ALICE + b"/sub/.f03.ABCdef", ALICE + b"/sub/.f02.abc123"
+    # Of a copy by descriptor, which may be under way; and of a chunk that nobody disturbed.
+    working, others = ALICE + b"/sub/.migrator-tmp-0123456789abcdef", ALICE + b"/sub/.f07.abc123"
+    world.source.add(users, b"a user's file of that name")
+    for path in (users, leftover, working, others):
+        world.target.add(path, b"?")
+    await world.run()
+    assert world.is_copied(users)
+    assert leftover not in world.target.nodes
+    assert {users, working, others} <= world.target.nodes.keys()
+
+
+@in_loop
+async def test_on_a_sick_source_nothing_is_taken_for_a_leftover(world: World) -> None:
+    world.streams.faults[ALICE + b"/sub/f02"] = Fault("killed", times=1)
+    hidden = ALICE + b"/sub/.f02.abc123"
+    world.target.add(hidden, b"a user's file that the source does not show just now")
+    before = world.streams.before_path
+
+    def fall_ill(path: bytes) -> None:
+        before(path)
+        if path.endswith(b"f02"):
+            world.source.sick = ("brick b1 is down",)
+
+    world.streams.before_path = fall_ill
+    with pytest.raises(RunStopped):
+        await world.run()
+    assert hidden in world.target.nodes
+
+
+@in_loop
+async def test_a_lost_plan_of_a_killed_run_does_not_hold_up_others(world: World) -> None:
+    world.ledger.passes.start(plan="plan", batch=1, kind=PassKind.SEED, chunks=world.lists.chunks(LIST), at_s=1.0)
+    chunk = world.ledger.passes.pending(1, "files", 9)[0]
+    world.ledger.passes.intend(chunk_id=chunk.id, token="old", host="here", engine="fake", argv=(), at_s=1.0)
+    newer = replace(world.documents.plans.pop("plan")[0], name="newer")
+    path, checksum = world.documents.write(newer)
+    world.ledger.plans.record(newer, path=path, checksum=checksum)
+    await world.run(plan="newer")
     assert world.is_copied()
 
 

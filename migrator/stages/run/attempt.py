@@ -25,6 +25,7 @@ from migrator.ports.processes import Command, Completed
 from migrator.ports.streams import ChunkWork, StreamReader
 from migrator.stages.run.context import LOG, PassUnderWay
 from migrator.stages.run.descriptor import Handled, copy_by_descriptor, make_links
+from migrator.stages.run.leftovers import remove_before_stream
 from migrator.stages.run.looking import judge, settle_vanished
 from migrator.stages.run.meter import Meter
 
@@ -131,6 +132,8 @@ class Attempt:
         vanished: tuple[FileProblem, ...] = ()
         again: tuple[FileProblem, ...] = ()
         if self._command is not None:
+            if self._work.recopy and self._chunk.kind is ChunkKind.FILES:
+                await remove_before_stream(self._pass, [listed.path for listed in self._work.paths])
             outcome = await self._stream(self._command)
             if outcome.verdict is Verdict.STOP:
                 outcome = self._without_known_io_errors(outcome)

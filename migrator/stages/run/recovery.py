@@ -2,17 +2,15 @@
 
 from collections.abc import Sequence
 
-from migrator.decide.leftovers import is_leftover, temporary_stem
 from migrator.decide.site_guards import health_problems
 from migrator.domain.errors import Refused
 from migrator.domain.events import EventKind, Severity
-from migrator.domain.paths import name, parent, show
 from migrator.domain.states import AttemptState, ChunkState
-from migrator.domain.transfer import AttemptRecord
+from migrator.domain.units import several
 from migrator.ports.ledger import SiteRecord
-from migrator.stages.run.context import LOG, Invocation, World
+from migrator.stages.run.context import Invocation, World
 from migrator.stages.run.guards import mount_findings
-from migrator.stages.run.looking import look
+from migrator.stages.run.leftovers import remove_after_crash
 
 _ORPHAN_TRIES = 3
 _ORPHAN_PAUSE_S = 5.0
@@ -34,7 +32,7 @@ async def recover(invocation: Invocation, site: SiteRecord) -> None:
     for attempt in unfinished:
         if attempt.token in stuck:
             continue
-        await _remove_leftovers(invocation, attempt)
+        await remove_after_crash(invocation, attempt)
         world.ledger.passes.finish(
             attempt.id,
             at_s=world.clock.now_s(),
@@ -49,7 +47,7 @@ async def recover(invocation: Invocation, site: SiteRecord) -> None:
         invocation.say(EventKind.ORPHAN_ENDED, Severity.INFO, f"attempt {attempt.id}", message)
     if stuck:
         raise Refused(
-            f"{len(stuck)} stream(s) of an earlier run cannot be ended",
+            f"{several(len(stuck), 'stream')} of an earlier run cannot be ended",
             cause="they hang in the kernel (D state), on a file system that does not answer",
             hint="check the servers of both file systems; when the processes are gone, run the same command again "
             f"(processes with MIGRATOR_TOKEN={stuck[0]} and others)",
@@ -83,55 +81,3 @@ async def _end(world: World, tokens: Sequence[str]) -> Sequence[str]:
         if not left:
             break
     return left
-
-
-async def _remove_leftovers(invocation: Invocation, attempt: AttemptRecord) -> None:
-    """Remove what a killed stream left under temporary names. What cannot be removed is listed by the verification."""
-    world = invocation.world
-    try:
-        removed = await world.blocking(
-            lambda: _remove_of_attempt(world, attempt), timeout_s=invocation.request.stall_timeout_s
-        )
-    except TimeoutError as error:
-        raise Refused(
-            "the target does not answer",
-            cause="a server of the target is down or frozen",
-            hint="check the target, then run the same command again",
-        ) from error
-    if removed:
-        LOG.info("attempt %s: %s temporary file(s) removed", attempt.id, removed)
-
-
-def _remove_of_attempt(world: World, attempt: AttemptRecord) -> int:
-    chunk = world.ledger.passes.chunk(attempt.chunk_id)
-    if chunk.state is not ChunkState.RUNNING:
-        return 0
-    chunk_list = chunk.list_path
-    if chunk_list is None:
-        record = world.ledger.passes.read(chunk.pass_id)
-        plan, _ = world.documents.read(record.plan)
-        chunk_list = next(batch.chunk_list for batch in plan.batches if batch.number == record.batch)
-    paths = [listed.path for listed in world.chunk_lists.paths(chunk_list, chunk.number)]
-    listed = frozenset(paths)
-    stems: dict[bytes, set[bytes]] = {}
-    for path in paths:
-        stems.setdefault(parent(path), set()).add(temporary_stem(name(path)))
-    removed = 0
-    for directory, names in stems.items():
-        for block in world.target.read_directory(directory):
-            for entry in block.entries:
-                if is_leftover(name(entry.path), names) and entry.path not in listed:
-                    removed += _remove(world, entry.path)
-    return removed
-
-
-def _remove(world: World, path: bytes) -> int:
-    """Remove one file of the target, where a look proves that it is none of the source's."""
-    if look(world.source, path) is not None:
-        return 0
-    try:
-        world.target.remove_leftover(path)
-    except OSError as error:
-        LOG.warning("%s cannot be removed: %s", show(path), error.strerror)
-        return 0
-    return 1

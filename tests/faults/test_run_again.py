@@ -1,0 +1,51 @@
+"""The real program over real file systems: what a later stream, a later run or a later plan has to make good."""
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.run_site import RealSite, wait_for
+from tests.xfs import XfsMount
+
+pytestmark = [pytest.mark.needs_root, pytest.mark.slow, pytest.mark.timeout(600)]
+
+
+@pytest.fixture
+def site(scratch: Path, xfs_source: XfsMount, xfs_target: XfsMount) -> Iterator[RealSite]:
+    made = RealSite(scratch / "site", xfs_source, xfs_target)
+    try:
+        yield made
+    finally:
+        made.kill_streams()
+
+
+def test_a_stream_that_is_killed_alone_leaves_no_file_behind(site: RealSite) -> None:
+    tree, there = site.source.path / "home" / "alice", site.target.path / "home" / "alice"
+    tree.mkdir(parents=True)
+    (tree / "big").write_bytes(os.urandom(8_000_000))
+    site.prepare()
+    with site.started("--bwlimit", "2MiB") as process:
+        wait_for(lambda: list(there.glob(".big.*")), "a temporary file")
+        site.kill_streams()
+        _, said = process.communicate(timeout=120)
+        assert process.returncode == 0, said
+    assert os.listdir(there) == ["big"]
+
+
+def test_files_that_come_later_leave_the_times_of_their_directories(site: RealSite) -> None:
+    directory = site.source.path / "home" / "alice" / "d"
+    directory.mkdir(parents=True)
+    for name in ("f1", "f2"):
+        (directory / name).write_text(name)
+    os.utime(directory, ns=(10**18, 10**18))
+    site.prepare()
+    in_the_way = site.target.path / "home" / "alice" / "d" / "f1"
+    (in_the_way / "filled").mkdir(parents=True)
+    assert site.run().returncode == 3
+    shutil.rmtree(in_the_way)
+    assert site.run().returncode == 0
+    assert site.differences() == ""
+    assert site.migrator("verify", "--user-batch", "1").returncode == 0
