@@ -102,14 +102,6 @@ def parse_share(text: str | float) -> float:
     return share
 
 
-def size_in_words(size_bytes: int) -> str:
-    """The shortest exact way to write a size: `parse_size` gives it back."""
-    for unit in ("PiB", "TiB", "GiB", "MiB", "KiB"):
-        if size_bytes and size_bytes % SIZE_UNITS[unit] == 0:
-            return f"{size_bytes // SIZE_UNITS[unit]}{unit}"
-    return f"{size_bytes}B"
-
-
 def _split(text: str, what: str, example: str) -> tuple[Decimal, str]:
     found = _QUANTITY.fullmatch(text.strip())
     if found is None or len(found[1]) > _DIGITS_LIMIT:

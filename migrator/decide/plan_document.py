@@ -17,7 +17,7 @@ from typing import Any
 
 from migrator.domain.errors import Refused, UsageError
 from migrator.domain.paths import percent_escape, percent_unescape
-from migrator.domain.plan import Batch, Plan
+from migrator.domain.plan import Plan
 
 FORMAT = 1
 _CHECKSUM = "checksum"
@@ -82,16 +82,6 @@ def read_document(text: str, *, name: str, site_id: str | None = None) -> tuple[
             hint=f"give it its name back, or {_PLAN_AGAIN}",
         )
     return plan, str(checksum)
-
-
-def require_same_list(plan: str, batch: Batch, digest: str) -> None:
-    """Refuse a batch whose chunk list is not the one that was planned; `digest` is that of the list on disk."""
-    if digest != batch.chunk_list_digest:
-        raise Refused(
-            f"the chunk list of batch {batch.number} is not the one of plan {plan!r}: its digest differs",
-            cause=f"{batch.chunk_list} was changed or replaced after planning",
-            hint=_PLAN_AGAIN,
-        )
 
 
 def _parse(text: str, name: str) -> dict[str, Any]:

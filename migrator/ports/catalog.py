@@ -15,10 +15,6 @@ class CatalogWriter(Protocol):
     A directory counts as done only when it is in a part that is on disk; a scan that is killed goes on from there.
     """
 
-    @property
-    def finished_parts(self) -> int:
-        """How many parts are on disk."""
-
     def add(self, tree: bytes | None, entries: Sequence[Entry]) -> None:
         """Take entries of one tree (None: outside every tree)."""
 

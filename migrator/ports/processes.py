@@ -51,13 +51,6 @@ class Processes(Protocol):
     ) -> Completed:
         """As `run`, with output handed out in pieces as it comes (`stdout` and `stderr` of the result are empty)."""
 
-    def spawn_detached(self, command: Command) -> ProcessIdentity:
-        """Start a program that outlives this one, in a session of its own, with /dev/null for its standard streams.
-
-        `stdin` and `timeout_s` are not used; with a token it is found again by `survivors` and ended by `end`. Raises
-        ToolFailed where it cannot be started.
-        """
-
     def survivors(self, tokens: Sequence[str]) -> Mapping[str, tuple[ProcessIdentity, ...]]:
         """Which processes on this machine still carry one of the tokens."""
 

@@ -75,11 +75,6 @@ class PartsWriter:
         self._done: list[bytes] = []
         self._problems: list[ScanProblem] = []
 
-    @property
-    def finished_parts(self) -> int:
-        """How many parts are on disk."""
-        return self._finished
-
     def add(self, tree: bytes | None, entries: Sequence[Entry]) -> None:
         """Take entries of one tree (None: outside every tree) and of one directory. Raises OSError."""
         if not entries:

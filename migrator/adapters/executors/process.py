@@ -59,28 +59,6 @@ class LocalProcesses:
         exit_code, timed_out = await self._supervise(command, on_start, on_stdout, on_stderr)
         return Completed(exit_code=exit_code, stdout=b"", stderr=b"", timed_out=timed_out)
 
-    def spawn_detached(self, command: Command) -> ProcessIdentity:
-        """Start a program that outlives this one. It is reaped if it ends earlier. Raises ToolFailed."""
-        null = b"/dev/null"
-        try:
-            pid = os.posix_spawnp(
-                command.argv[0],
-                command.argv,
-                _environment(command),
-                file_actions=[
-                    (os.POSIX_SPAWN_OPEN, 0, null, os.O_RDONLY, 0),
-                    (os.POSIX_SPAWN_OPEN, 1, null, os.O_WRONLY, 0),
-                    (os.POSIX_SPAWN_OPEN, 2, null, os.O_WRONLY, 0),
-                ],
-                setsid=True,
-                setsigdef=(signal.SIGPIPE, signal.SIGXFSZ),
-            )
-        except OSError as error:
-            raise _not_started(command, error) from error
-        identity = _identity_of_started(command, pid)
-        threading.Thread(target=os.waitpid, args=(pid, 0), name=f"reap-{pid}", daemon=True).start()
-        return identity
-
     def survivors(self, tokens: Sequence[str]) -> Mapping[str, tuple[ProcessIdentity, ...]]:
         """Which living processes on this machine still carry one of the tokens."""
         return proc.carriers(tokens)

@@ -39,9 +39,6 @@ class Recorded:
     ) -> Completed:
         raise AssertionError("not asked for here")
 
-    def spawn_detached(self, command: Command) -> ProcessIdentity:
-        raise AssertionError("not asked for here")
-
     def survivors(self, tokens: Sequence[str]) -> Mapping[str, tuple[ProcessIdentity, ...]]:
         raise AssertionError("not asked for here")
 

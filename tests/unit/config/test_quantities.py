@@ -14,7 +14,6 @@ from migrator.config.quantities import (
     parse_rate,
     parse_share,
     parse_size,
-    size_in_words,
 )
 from migrator.domain.errors import UsageError
 
@@ -53,11 +52,6 @@ def test_an_unknown_size_unit_is_named_with_the_valid_ones() -> None:
         UsageError, match=r'"10GX" has the unknown size unit "GX"; valid units: B, KiB, .*PB.* "G" is the'
     ):
         parse_size("10GX")
-
-
-@given(st.integers(min_value=0, max_value=2**70))
-def test_a_size_in_words_is_read_back(size_bytes: int) -> None:
-    assert parse_size(size_in_words(size_bytes)) == size_bytes
 
 
 @given(st.text(max_size=12))

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from migrator.decide.plan_document import FORMAT, read_document, require_same_list, write_document
+from migrator.decide.plan_document import FORMAT, read_document, write_document
 from migrator.domain.errors import Refused, UsageError
 from migrator.domain.plan import Batch, Order, Plan, Surprise, SurpriseKind, TransferCost
 from migrator.domain.site import Capacity
@@ -166,9 +166,3 @@ def test_a_plan_under_another_name_is_refused() -> None:
 def test_a_key_that_a_later_version_added_with_a_default_may_be_missing() -> None:
     read, _ = read_document(sealed(lambda content: content["target"].pop("read_only")), name="spring")
     assert read.target.read_only is False
-
-
-def test_a_chunk_list_with_another_digest_is_refused() -> None:
-    require_same_list("spring", plan().batches[0], "ab" * 32)
-    with pytest.raises(Refused, match="batch 1"):
-        require_same_list("spring", plan().batches[0], "ab" * 31)
