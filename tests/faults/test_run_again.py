@@ -25,10 +25,10 @@ def site(scratch: Path, xfs_source: XfsMount, xfs_target: XfsMount) -> Iterator[
 def test_a_stream_that_is_killed_alone_leaves_no_file_behind(site: RealSite) -> None:
     tree, there = site.source.path / "home" / "alice", site.target.path / "home" / "alice"
     tree.mkdir(parents=True)
-    (tree / "big").write_bytes(os.urandom(8_000_000))
+    (tree / "big").write_bytes(os.urandom(20_000_000))
     site.prepare()
-    with site.started("--bwlimit", "2MiB") as process:
-        wait_for(lambda: list(there.glob(".big.*")), "a temporary file")
+    with site.started("--bwlimit", "4MiB") as process:
+        wait_for(lambda: list(there.glob(".big.*")) or process.poll() is not None, "a temporary file")
         site.kill_streams()
         _, said = process.communicate(timeout=120)
         assert process.returncode == 0, said
