@@ -8,7 +8,7 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from migrator.domain.entry import ACL_ACCESS, ACL_DEFAULT, Entry, EntryType
+from migrator.domain.entry import ACL_ACCESS, ACL_DEFAULT, Entry, EntryType, acl_entries
 from migrator.domain.paths import show
 from migrator.domain.plan import SurpriseKind
 from migrator.domain.site import TargetCapabilities
@@ -21,8 +21,6 @@ KERNEL_LABELS = frozenset({b"security.selinux", b"security.ima", b"security.evm"
 """Attributes that a kernel gives to files by its own policy: a copy has those of its own system."""
 
 _ACLS = (ACL_ACCESS, ACL_DEFAULT)
-_ACL_HEADER_BYTES = 4
-_ACL_ENTRY_BYTES = 8
 _SAMPLE_RANGE = 2**64
 
 
@@ -39,11 +37,6 @@ def floored_time_ns(time_ns: int, capabilities: TargetCapabilities) -> int:
     """The time that the target shows: floored to its granularity, also before 1970 (-1.5 s becomes -2 s)."""
     granularity_ns = max(capabilities.time_granularity_ns, 1)
     return time_ns // granularity_ns * granularity_ns
-
-
-def acl_entries(value: bytes) -> int:
-    """Entries of an ACL as its attribute holds it."""
-    return max(len(value) - _ACL_HEADER_BYTES, 0) // _ACL_ENTRY_BYTES
 
 
 def xattr_loss(name: bytes, value: bytes, capabilities: TargetCapabilities) -> SurpriseKind | None:

@@ -114,6 +114,11 @@ def xattr_kinds(xattrs: Mapping[bytes, bytes]) -> XattrKinds:
     return kinds
 
 
+def acl_entries(value: bytes) -> int:
+    """Entries of an ACL as its attribute holds it: 4 bytes of header, 8 bytes an entry (linux/posix_acl_xattr.h)."""
+    return max(len(value) - 4, 0) // 8
+
+
 def acl_entry_count(xattrs: Mapping[bytes, bytes]) -> int:
-    """Entries in the longer of the two ACLs: 4 bytes of header, 8 bytes an entry (linux/posix_acl_xattr.h)."""
-    return max((max(len(xattrs[key]) - 4, 0) // 8 for key in (ACL_ACCESS, ACL_DEFAULT) if key in xattrs), default=0)
+    """Entries in the longer of the two ACLs."""
+    return max((acl_entries(xattrs[key]) for key in (ACL_ACCESS, ACL_DEFAULT) if key in xattrs), default=0)

@@ -173,8 +173,6 @@ class PassRecords(Protocol):
 
     def totals(self, pass_id: int) -> PassTotals: ...
 
-    def set_chunk_state(self, chunk_id: int, state: ChunkState) -> None: ...
-
     def split(self, chunk_id: int, halves: Sequence[tuple[Chunk, str]]) -> Sequence[ChunkRecord]:
         """Replace a running chunk by its halves (with their list paths; their numbers are given out by the ledger,
         unique in the pass), in one transaction.

@@ -45,7 +45,9 @@ class CatalogQueries(Protocol):
         """Foreign owners, paths of `long_path_bytes` and more, and what a target cannot keep; per tree.
 
         What is known of extended attributes is their namespaces and the size of the largest: where a file has several,
-        a loss may be counted that does not happen, never the other way round.
+        a loss may be counted that does not happen. The other way round it happens for the labels that a kernel gives
+        by its own policy (`security.selinux` and others), which are counted only where the target keeps no attributes
+        of that namespace at all.
         """
 
     def listings(self, batches: Sequence[Sequence[bytes]]) -> Iterator[Listing]:

@@ -370,8 +370,6 @@ class TestAttempts:
         end(ledger, attempt(ledger, chunk.id, "a"))
         with pytest.raises(LedgerCorrupt, match="cannot become running"):
             attempt(ledger, chunk.id, "b")
-        with pytest.raises(LedgerCorrupt):
-            ledger.passes.set_chunk_state(chunk.id, ChunkState.PENDING)
 
     def test_unknown_ones_are_refused(self, ledger: Ledger) -> None:
         with pytest.raises(LedgerCorrupt):

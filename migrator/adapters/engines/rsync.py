@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from migrator.adapters.engines.progress import ProgressParser
+from migrator.decide.expectations import KERNEL_LABELS
 from migrator.decide.rsync_features import RsyncFeatures
 from migrator.decide.rsync_outcome import EndedRsync, judge_rsync
 from migrator.domain.paths import RSYNC_PATH_LIMIT_BYTES, is_beneath
@@ -18,8 +19,6 @@ _STDERR_LIMIT_BYTES = 32 << 20
 _TEMPORARY_EXTRA_BYTES = len(b"." + b".XXXXXX")
 _COMMENT_STARTS = (b"#", b";")
 """rsync drops entries of a list that begin so, with --from0 too (seen with 3.2.7 and 3.5.0); `./` in front helps."""
-
-_KERNEL_LABELS = (b"security.selinux", b"security.ima", b"security.evm")
 
 
 class RsyncEngine:
@@ -194,7 +193,7 @@ def _attributes(capabilities: TargetCapabilities) -> Sequence[bytes]:
     if capabilities.keeps_user_xattrs:
         options.append(b"--filter=+x user.**")
     if capabilities.keeps_security_xattrs:
-        options += [b"--filter=-x " + label for label in _KERNEL_LABELS]
+        options += [b"--filter=-x " + label for label in sorted(KERNEL_LABELS)]
         options.append(b"--filter=+x security.**")
     options.append(b"--filter=-x **")
     return options

@@ -203,13 +203,6 @@ class SqliteChunks:
             chunks=chunks, done_files=done_files, done_bytes=done_bytes, files=all_files, size_bytes=all_bytes
         )
 
-    def set_chunk_state(self, chunk_id: int, state: ChunkState) -> None:
-        """A chunk is now so far. Raises LedgerCorrupt for a change that the states do not allow; a chunk becomes
-        split by `split` only.
-        """
-        with self._database.write() as connection:
-            change_chunk(connection, chunk_id, state)
-
     def split(self, chunk_id: int, halves: Sequence[tuple[Chunk, str]]) -> Sequence[ChunkRecord]:
         """Replace a running chunk by its halves, whose numbers are given out here. Called again for a chunk that is
         split, it returns the halves that there are. What the chunk's attempts said of its files is forgotten: its

@@ -1,22 +1,21 @@
-"""POSIX ACLs as the kernel takes them: the value of `system.posix_acl_*` (linux/posix_acl_xattr.h, version 2)."""
+"""POSIX ACLs of invented files."""
 
-import struct
-
-_VERSION = 2
-_USER_OBJ, _USER, _GROUP_OBJ, _GROUP, _MASK, _OTHER = 0x01, 0x02, 0x04, 0x08, 0x10, 0x20
-_NO_ID = 0xFFFFFFFF
+from migrator.decide.acl import GROUP, GROUP_OBJ, MASK, OTHER, USER, USER_OBJ, AclEntry, build_acl
 
 
 def acl_value(
     *, owner: int, group: int, other: int, mask: int, users: dict[int, int], groups: dict[int, int] | None = None
 ) -> bytes:
     """Encode an ACL; permissions are 0..7, `users` and `groups` map ids to permissions."""
-    entries = [
-        (_USER_OBJ, owner, _NO_ID),
-        *((_USER, permissions, uid) for uid, permissions in sorted(users.items())),
-        (_GROUP_OBJ, group, _NO_ID),
-        *((_GROUP, permissions, gid) for gid, permissions in sorted((groups or {}).items())),
-        (_MASK, mask, _NO_ID),
-        (_OTHER, other, _NO_ID),
-    ]
-    return struct.pack("<I", _VERSION) + b"".join(struct.pack("<HHI", *entry) for entry in entries)
+    fixed = {USER_OBJ: owner, GROUP_OBJ: group, MASK: mask, OTHER: other}
+    named = {USER: users, GROUP: groups or {}}
+    return build_acl(
+        (
+            *(AclEntry(tag=tag, id=0, permissions=permissions) for tag, permissions in fixed.items()),
+            *(
+                AclEntry(tag=tag, id=identity, permissions=permissions)
+                for tag, by_id in named.items()
+                for identity, permissions in by_id.items()
+            ),
+        )
+    )
