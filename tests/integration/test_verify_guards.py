@@ -7,8 +7,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
+from migrator.adapters.catalog.manifest import DIFFERENCES_FILE
 from migrator.adapters.catalog.store import CatalogDirectories
 from migrator.adapters.filesystems.reading import ReadingFileSystem
 from migrator.domain.brick import SourceHealth
@@ -17,7 +19,7 @@ from migrator.domain.errors import ExitCode, Interrupted, MigratorError, Refused
 from migrator.domain.events import EventKind, Severity
 from migrator.domain.scan import CatalogRecord
 from migrator.domain.states import BatchState
-from migrator.domain.verification import DifferenceKind
+from migrator.domain.verification import DifferenceKind, VerificationRecord
 from migrator.ports.filesystem import Block, Digest
 from migrator.stages.verify import exit_code
 from tests.verify_world import OTHER_TREE, TREE, World, verify_world, walk_tree
@@ -73,10 +75,12 @@ def scan_now(world: World, name: str, *, trees: tuple[bytes, ...] = (TREE,), clo
         opened.writer.abandon()
 
 
-def without_a(read_directory: Callable[..., Iterator[Block]]) -> Callable[..., Iterator[Block]]:
+def without(missed: bytes, read_directory: Callable[..., Iterator[Block]]) -> Callable[..., Iterator[Block]]:
+    """A listing that misses one path, as a Gluster mount's can while entries are renamed."""
+
     def read(path: bytes, *, block_entries: int = 4096) -> Iterator[Block]:
         for block in read_directory(path, block_entries=block_entries):
-            yield replace(block, entries=tuple(entry for entry in block.entries if not entry.path.endswith(b"/a")))
+            yield replace(block, entries=tuple(entry for entry in block.entries if entry.path != missed))
 
     return read
 
@@ -140,13 +144,64 @@ def test_a_path_that_both_listings_missed_is_compared_after_all(world: World, mo
     scan_now(world, "first")
     world.copy_trees()
     for side in (world.source, world.target):
-        monkeypatch.setattr(side, "read_directory", without_a(side.read_directory))
+        monkeypatch.setattr(side, "read_directory", without(TREE + b"/a", side.read_directory))
     record = world.verify()
     assert (dict(record.differences), record.proven_gone) == ({}, 0)
     assert TREE + b"/a" in [row["path"] for row in world.manifest_rows(record)]
     (world.copy / "a").unlink()
     (world.copy / "sub").touch()
     assert DifferenceKind.MISSING in world.verify().differences
+
+
+def missing_paths(record: VerificationRecord) -> set[bytes]:
+    assert record.manifest is not None
+    rows = pq.read_table(Path(record.manifest).with_name(DIFFERENCES_FILE)).to_pylist()
+    return {row["path"] for row in rows if row["kind"] == DifferenceKind.MISSING}
+
+
+@pytest.mark.parametrize("arrived", [True, False])
+def test_a_directory_that_both_listings_missed_is_walked_after_all(
+    world: World, monkeypatch: pytest.MonkeyPatch, arrived: bool
+) -> None:
+    (world.tree / "late" / "inner").mkdir(parents=True)
+    (world.tree / "late" / "inner" / "old").write_text("old")
+    (world.tree / "late" / "gone").write_text("gone")
+    scan_now(world, "first")
+    (world.tree / "late" / "gone").unlink()
+    if arrived:
+        world.copy_trees()
+    else:
+        shutil.move(world.tree / "late", world.directory / "aside")
+        world.copy_trees()
+        shutil.move(world.directory / "aside", world.tree / "late")
+    (world.tree / "late" / "inner" / "new").write_text("no scan has seen it")
+    for side in (world.source, world.target):
+        monkeypatch.setattr(side, "read_directory", without(TREE + b"/late", side.read_directory))
+    record = world.verify()
+    missing = missing_paths(record)
+    new = TREE + b"/late/inner/new"
+    late = {TREE + name for name in (b"/late", b"/late/inner", b"/late/inner/old")}
+    assert missing == ({new} if arrived else {new, *late})
+    assert record.differences[DifferenceKind.MISSING] == len(missing)
+    assert record.proven_gone == 1
+    rows = [row["path"] for row in world.manifest_rows(record)]
+    assert len(rows) == len(set(rows))
+
+
+def test_names_that_only_a_catalog_knew_of_are_compared_as_links_too(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (world.tree / "late").write_text("one file")
+    os.link(world.tree / "late", world.tree / "late too")
+    scan_now(world, "first")
+    world.copy_trees()
+    (world.copy / "late too").unlink()
+    shutil.copy2(world.copy / "late", world.copy / "late too")
+    os.utime(world.tree)
+    for side in (world.source, world.target):
+        for name in (b"/late", b"/late too"):
+            monkeypatch.setattr(side, "read_directory", without(TREE + name, side.read_directory))
+    assert dict(world.verify().differences) == {DifferenceKind.HARD_LINKS: 1}
 
 
 def test_paths_of_other_trees_are_none_of_this_batchs_business(world: World) -> None:

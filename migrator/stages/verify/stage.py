@@ -3,7 +3,7 @@
 import asyncio
 import os
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from migrator.decide.expectations import Loss
@@ -12,7 +12,7 @@ from migrator.domain.brick import SourceHealth
 from migrator.domain.entry import EntryType
 from migrator.domain.errors import ExitCode, Interrupted, MigratorError, Refused, UsageError
 from migrator.domain.events import Event, EventKind, Severity
-from migrator.domain.paths import show
+from migrator.domain.paths import parent, show
 from migrator.domain.plan import Batch, Plan, SurpriseKind
 from migrator.domain.progress import VerifyProgress
 from migrator.domain.site import MountIdentity, TargetCapabilities
@@ -224,8 +224,9 @@ class _Verification:
         ticker = asyncio.create_task(self._show_again_and_again(batch, tally))
         try:
             await comparison.run()
-            await asyncio.to_thread(_compare_links, draft, tally, capabilities)
             await self._compare_with_catalogs(draft, comparison, tally, trees)
+            # Last, since what only a catalog knew of may be a name of a file too.
+            await asyncio.to_thread(_compare_links, draft, tally, capabilities)
             manifest = await asyncio.to_thread(draft.close)
         finally:
             ticker.cancel()
@@ -258,15 +259,33 @@ class _Verification:
     async def _compare_with_catalogs(
         self, draft: ManifestDraft, comparison: TreeComparison, tally: Tally, trees: tuple[bytes, ...]
     ) -> None:
-        """Whatever any scan saw in the trees is in the manifest, is reported, or is proven gone."""
+        """Whatever any scan saw in the trees is in the manifest, is reported, or is proven gone.
+
+        A directory that the walk missed is walked after all, and the rest asked for again: there may be more in it
+        than any scan saw.
+        """
         scans = await asyncio.to_thread(self._ledger.scans.all)
         catalogs = [scan.name for scan in scans]
         self._reasons += await asyncio.to_thread(draft.catalog_problems, catalogs)
-        pieces = draft.unaccounted(catalogs, trees)
-        while piece := await asyncio.to_thread(_next_piece, pieces):
-            share = -(-len(piece) // max(self._request.workers, 1))
-            parts = [piece[start : start + share] for start in range(0, len(piece), share)]
+        while True:
+            tally.proven_gone = 0
+            pieces = draft.unaccounted(catalogs, trees)
+            while piece := await asyncio.to_thread(_next_piece, pieces):
+                await self._account(piece, comparison, tally)
+            if not comparison.late_directories:
+                return
+            comparison.late_directories.clear()
+            await comparison.run()
+
+    async def _account(self, piece: Sequence[bytes], comparison: TreeComparison, tally: Tally) -> None:
+        """From the outermost paths inwards: what lies in a directory that is to be walked waits for that."""
+        left = set(piece)
+        while left := {path for path in left if not _has_above(path, comparison.late_directories)}:
+            outermost = sorted(path for path in left if not _has_above(path, left))
+            share = -(-len(outermost) // max(self._request.workers, 1))
+            parts = [outermost[start : start + share] for start in range(0, len(outermost), share)]
             await asyncio.gather(*(asyncio.to_thread(_account, part, comparison, tally) for part in parts))
+            left.difference_update(outermost)
 
     async def _show_again_and_again(self, batch: Batch, tally: Tally) -> None:
         while True:
@@ -352,6 +371,14 @@ def _identity(file_system: FileSystem) -> MountIdentity | None:
 
 def _next_piece(pieces: Iterator[Sequence[bytes]]) -> Sequence[bytes]:
     return next(pieces, ())
+
+
+def _has_above(path: bytes, directories: Container[bytes]) -> bool:
+    """Whether one of the directories is above the path."""
+    while path := parent(path):
+        if path in directories:
+            return True
+    return False
 
 
 def _account(paths: Sequence[bytes], comparison: TreeComparison, tally: Tally) -> None:

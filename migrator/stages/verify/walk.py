@@ -79,6 +79,8 @@ class TreeComparison:
         self._root_owner = root_owner
         self._held_entries = held_entries
         self._content = ContentComparison(source, target, policy.algorithm)
+        self.late_directories: set[bytes] = set()
+        """What `compare_late` found to be a directory: another `run` is to compare what lies in it."""
         self._pool: WorkPool[DirectoryTask, tuple[Pair, ...]] = WorkPool(
             workers, do_wide=self._compare_directory, do_narrow=self._compare_content
         )
@@ -100,7 +102,7 @@ class TreeComparison:
         self._pool.put_wide(DirectoryTask(path=root.path, on_target=both))
 
     async def run(self) -> None:
-        """Compare all that was added. Raises what is no error of a single path."""
+        """Compare all that was added. May be called again. Raises what is no error of a single path."""
         await self._pool.run()
 
     def compare_late(self, path: bytes) -> bool:
@@ -109,8 +111,12 @@ class TreeComparison:
         if source is None:
             return False
         target = look_or_prove_gone(self._target, path)
+        if EntryType.DIRECTORY in (source.type, target.type if target else None):
+            self.late_directories.add(path)
         if target is None:
-            self._tally.missing(source, absence(source, self._capabilities), None)
+            self._tally.missing(source, absence(source, self._capabilities), _linked(source, None))
+            if source.type is EntryType.DIRECTORY:
+                self._pool.put_wide(DirectoryTask(path=path, on_target=False))
         else:
             files = _FilesToRead(self._compare_content)
             self._compare_pair(source, target, files)
