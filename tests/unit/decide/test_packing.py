@@ -40,18 +40,19 @@ def paths(chunks: Sequence[PackedChunk]) -> list[list[bytes]]:
 
 @st.composite
 def trees(draw: st.DrawFn) -> list[Listing]:
-    """Listings as a catalog gives them: per batch directories, files in scan order, link groups, links; cut anywhere."""
+    """Listings as a catalog gives them: per batch and tree its directories, files in scan order,
+    link groups, links; cut anywhere."""
     result: list[Listing] = []
     size = st.one_of(st.integers(0, 60), st.integers(0, 300))
     for batch in range(1, draw(st.integers(1, 3)) + 1):
         names = [b"home/%d-%d" % (batch, number) for number in range(draw(st.integers(0, 2)))]
-        for kind, grouped in (
-            (ChunkKind.DIRECTORIES, False),
-            (ChunkKind.FILES, False),
-            (ChunkKind.FILES, True),
-            (ChunkKind.LINKS, False),
-        ):
-            for tree in names:
+        for tree in names:
+            for kind, grouped in (
+                (ChunkKind.DIRECTORIES, False),
+                (ChunkKind.FILES, False),
+                (ChunkKind.FILES, True),
+                (ChunkKind.LINKS, False),
+            ):
                 rows: list[Row] = []
                 if grouped:
                     for group, (count, weight) in enumerate(
