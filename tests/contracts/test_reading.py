@@ -6,7 +6,7 @@ import os
 import socket
 import threading
 import tracemalloc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -281,6 +281,25 @@ def test_a_file_that_changes_while_it_is_read_is_said_to(make: Make, tmp_path: P
         stop.set()
         thread.join()
     assert not filesystem.digest(b"file", "sha256").changed
+
+
+def test_a_file_that_grows_without_end_does_not_hold_the_reader(
+    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "log"
+    file.write_bytes(b"line" * 10)
+    plain, reads = os.readv, 0
+
+    def read_while_it_grows(fd: int, buffers: Sequence[memoryview]) -> int:
+        nonlocal reads
+        reads += 1
+        assert reads < 10, "it reads on and on"
+        with open(file, "ab") as log:
+            log.write(b"line" * 10)
+        return plain(fd, buffers)
+
+    monkeypatch.setattr(os, "readv", read_while_it_grows)
+    assert make(os.fsencode(tmp_path)).digest(b"log", "sha256").changed
 
 
 def test_identity_tells_what_is_mounted_and_the_sentinel(make: Make, tmp_path: Path) -> None:

@@ -121,7 +121,8 @@ class ReadingFileSystem:
         return entry
 
     def digest(self, path: bytes, algorithm: str) -> Digest:
-        """The digest of a regular file. Its clean pages are dropped from the page cache before it is read.
+        """The digest of a regular file. Its clean pages are dropped from the page cache before it is read. One that
+        grows is read little further than it went at first, and told as changed.
 
         Raises OSError, also (EINVAL) where the path is no regular file, and ValueError for an unknown algorithm.
         """
@@ -139,7 +140,8 @@ class ReadingFileSystem:
             # One byte more than the file has, so that growth shows in the first read already.
             buffer = memoryview(bytearray(min(before.st_size + 1, _READ_BYTES)))
             size_bytes = 0
-            while count := os.readv(fd, [buffer]):
+            # No further than that: whoever goes on writing to it must not keep the reader for ever.
+            while size_bytes <= before.st_size and (count := os.readv(fd, [buffer])):
                 hasher.update(buffer[:count])
                 size_bytes += count
             after = os.fstat(fd)
