@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from migrator.domain.plan import TransferCost
 from migrator.domain.site import Capacity
-from migrator.domain.units import MIB, format_count, format_size
+from migrator.domain.units import MIB, format_count, format_size, several
 
 ASSUMED_S_PER_FILE = 0.001
 """rsync through a Gluster FUSE mount took 49.7 s for 50,000 files of 7 KB with cold caches: 1 ms a file."""
@@ -24,7 +24,7 @@ def choose_cost(measured: TransferCost | None, streams: int) -> TransferCost:
             streams=streams,
             basis=(
                 f"assumed, nothing was measured here yet: {ASSUMED_S_PER_FILE * 1000:.0f} ms a file and "
-                f"{ASSUMED_RATE_BYTES_PER_S // MIB} MiB/s in each of {format_count(streams)} streams, "
+                f"{ASSUMED_RATE_BYTES_PER_S // MIB} MiB/s a stream with {several(streams, 'stream')}, "
                 "as rsync does through a quiet Gluster mount; the first batch will tell better"
             ),
         )

@@ -165,7 +165,7 @@ def finding_surprises(
     details = {
         **loss_details(capabilities),
         SurpriseKind.LONG_PATH: "paths that no program can open in one piece (4,096 bytes and more with the mount's): "
-        "they are copied by descriptor",
+        "they are copied all the same",
     }
     found: list[Surprise] = []
     for finding in findings:
