@@ -17,6 +17,7 @@ from migrator.adapters.executors.local import LocalExecutor
 from migrator.adapters.executors.process import LocalProcesses
 from migrator.adapters.executors.threads import DaemonThreads
 from migrator.adapters.filesystems.gluster import GlusterCommands, GlusterSource
+from migrator.adapters.filesystems.mountinfo import read_mounts
 from migrator.adapters.filesystems.posix import PosixSource
 from migrator.adapters.filesystems.target import MountedTarget
 from migrator.adapters.ledger.locks import FlockLocks
@@ -26,9 +27,25 @@ from migrator.adapters.plans.chunk_lists import ChunkListFiles
 from migrator.adapters.plans.documents import PlanFiles
 from migrator.config.site import Site
 from migrator.domain.errors import ToolFailed, UsageError
+from migrator.domain.mounts import Mount
 from migrator.domain.site import TargetCapabilities
 from migrator.ports.clock import Clock
 from migrator.ports.processes import Processes
+
+
+def clock() -> Clock:
+    """The clocks of this machine."""
+    return SystemClock()
+
+
+def processes() -> Processes:
+    """The programs of this machine."""
+    return LocalProcesses()
+
+
+def mounts() -> tuple[Mount, ...]:
+    """What is mounted on this machine, now. Raises OSError."""
+    return read_mounts()
 
 
 def new_token() -> str:
@@ -39,10 +56,10 @@ def new_token() -> str:
 class Wiring:
     """The adapters of one site, made when they are asked for. File systems are opened anew for every call."""
 
-    def __init__(self, site: Site, *, clock: Clock | None = None, processes: Processes | None = None) -> None:
+    def __init__(self, site: Site) -> None:
         self.site = site
-        self.clock = clock or SystemClock()
-        self.processes = processes or LocalProcesses()
+        self.clock = clock()
+        self.processes = processes()
 
     @property
     def source_root(self) -> bytes:

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import click
 
-from migrator.adapters.clock import SystemClock
-from migrator.adapters.executors.process import LocalProcesses
+from migrator import bootstrap
 from migrator.cli.context import Invocation, run_to_end, verb
 from migrator.cli.documents import churn_document, lab_document
 from migrator.cli.migrate import SIZE
@@ -100,7 +99,9 @@ def up_command(
         seed=seed,
     )
     state = run_to_end(
-        lab_up(spec, LocalProcesses(), SystemClock(), on_step=lambda step: click.echo(f"lab: {step}", err=True)),
+        lab_up(
+            spec, bootstrap.processes(), bootstrap.clock(), on_step=lambda step: click.echo(f"lab: {step}", err=True)
+        ),
         when_interrupted="what was built has been taken down again",
     )
     present(invocation, state, lab_document(state))
@@ -113,7 +114,7 @@ def up_command(
 def down_command(invocation: Invocation, directory: Path) -> ExitCode:
     """End everything that the lab is made of, also after a crash, and remove its directory."""
     there = run_to_end(
-        lab_down(os.fsencode(directory.absolute()), LocalProcesses(), SystemClock()),
+        lab_down(os.fsencode(directory.absolute()), bootstrap.processes(), bootstrap.clock()),
         when_interrupted="run `migrator lab down` again: it goes on",
     )
     if invocation.as_json:
@@ -156,7 +157,7 @@ def churn_command(
             journal=where,
             rate_per_s=rate,
             seed=seed,
-            clock=SystemClock(),
+            clock=bootstrap.clock(),
             stop=stop,
             operations=operations,
         )

@@ -9,7 +9,6 @@ from pathlib import Path
 import click
 
 from migrator import bootstrap
-from migrator.adapters.filesystems.mountinfo import read_mounts
 from migrator.adapters.output.finding_document import finding_document
 from migrator.cli.context import Invocation, open_site, run_to_end, verb
 from migrator.cli.documents import init_document
@@ -59,7 +58,7 @@ def init_command(
     )
     file = invocation.site_file
     if not os.path.lexists(file):
-        write_site_file(file, draft_site(request, read_mounts()))
+        write_site_file(file, draft_site(request, bootstrap.mounts()))
         click.echo(f"migrator: wrote {file}", err=True)
     elif request.names_anything:
         raise UsageError(
@@ -93,7 +92,7 @@ def doctor_command(invocation: Invocation) -> ExitCode:
             processes=wiring.processes,
             clock=wiring.clock,
             blocking=wiring.blocking(),
-            mounts=read_mounts(),
+            mounts=bootstrap.mounts(),
             confinement_problem=wiring.executor().problem,
         )
         findings = run_to_end(examine(world), when_interrupted="run `migrator doctor` again")
