@@ -1,5 +1,6 @@
 """The only place that knows every adapter: from a site to the ports that the stages ask for."""
 
+import asyncio
 import os
 import secrets
 from collections.abc import Iterator
@@ -15,7 +16,7 @@ from migrator.adapters.engines.rsync_program import ask, locate
 from migrator.adapters.executors.activity import ProcActivity
 from migrator.adapters.executors.local import LocalExecutor
 from migrator.adapters.executors.process import LocalProcesses
-from migrator.adapters.executors.threads import DaemonThreads
+from migrator.adapters.executors.threads import DaemonExecutor, DaemonThreads
 from migrator.adapters.filesystems.gluster import GlusterCommands, GlusterSource
 from migrator.adapters.filesystems.mountinfo import read_mounts
 from migrator.adapters.filesystems.posix import PosixSource
@@ -41,6 +42,11 @@ def clock() -> Clock:
 def processes() -> Processes:
     """The programs of this machine."""
     return LocalProcesses()
+
+
+def let_no_thread_hold(loop: asyncio.AbstractEventLoop) -> None:
+    """What hangs on a file system that does not answer must not keep the program from ending."""
+    loop.set_default_executor(DaemonExecutor())
 
 
 def mounts() -> tuple[Mount, ...]:

@@ -16,6 +16,7 @@ import click
 from rich.console import Console
 
 from migrator import __version__
+from migrator.bootstrap import let_no_thread_hold
 from migrator.config.load import load_site
 from migrator.config.site import Site
 from migrator.domain.errors import ExitCode, Interrupted, MigratorError
@@ -66,6 +67,7 @@ def run_to_end(work: Coroutine[Any, Any, Result], *, when_interrupted: str) -> R
 
     async def supervised() -> Result:
         loop = asyncio.get_running_loop()
+        let_no_thread_hold(loop)
         task = asyncio.ensure_future(work)
         stopping = False
 

@@ -2,6 +2,7 @@
 
 import os
 import re
+import threading
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -28,6 +29,8 @@ from migrator.config.site import (
 )
 from migrator.config.values import nearest, read_value
 from migrator.domain.errors import UsageError
+
+_ANSWER_TIMEOUT_S = 5.0
 
 _REFERENCE = "docs/configuration.md lists every section and key"
 _SYNTAX_PLACE = re.compile(r"^(.*?) \(at line (\d+), column (\d+)\)$", re.DOTALL)
@@ -140,8 +143,8 @@ class _Reading:
     def nesting(self, source: Values, target: Values) -> None:
         if "mount" not in source or "mount" not in target:
             return
-        source_root = Path(os.path.realpath(source["mount"]))
-        target_root = Path(os.path.realpath(target["mount"] / target.get("path", "")))
+        source_root = _without_symlinks(source["mount"])
+        target_root = _without_symlinks(target["mount"] / target.get("path", ""))
         where = ("target", "mount")
         if source_root == target_root:
             self.mistake(where, f"source and target are the same directory: {source_root}")
@@ -239,3 +242,12 @@ def _mistakes_error(mistakes: Iterable[_Mistake], file: Path) -> UsageError:
     ]
     count = "one mistake" if len(listed) == 1 else f"{len(listed)} mistakes"
     return UsageError("\n".join([f"{file} has {count}:", *listed]), hint=_REFERENCE)
+
+
+def _without_symlinks(path: Path) -> Path:
+    """The real path; the path as it is given where its file system does not answer: `status` must not wait for it."""
+    found: list[str] = []
+    thread = threading.Thread(target=lambda: found.append(os.path.realpath(path)), daemon=True)
+    thread.start()
+    thread.join(_ANSWER_TIMEOUT_S)
+    return Path(found[0] if found else os.path.abspath(path))

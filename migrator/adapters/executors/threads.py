@@ -3,9 +3,37 @@
 import asyncio
 import threading
 from collections.abc import Callable
-from typing import TypeVar
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import ParamSpec, TypeVar
 
+P = ParamSpec("P")
 T = TypeVar("T")
+
+
+class DaemonExecutor(ThreadPoolExecutor):
+    """What `asyncio.to_thread` runs on, made so that nobody waits for its threads at the end: every call has a thread
+    of its own, and one that hangs on a file system that does not answer holds neither the loop nor the program.
+    """
+
+    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        """Start the call at once."""
+        answer: Future[T] = Future()
+
+        def body() -> None:
+            if not answer.set_running_or_notify_cancel():
+                return
+            try:
+                result = fn(*args, **kwargs)
+            except BaseException as error:  # noqa: BLE001 - raised again where the work was asked for
+                answer.set_exception(error)
+            else:
+                answer.set_result(result)
+
+        threading.Thread(target=body, daemon=True, name="migrator-thread").start()
+        return answer
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """Nothing is waited for."""
 
 
 class DaemonThreads:

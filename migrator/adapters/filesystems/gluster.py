@@ -17,7 +17,7 @@ from migrator.adapters.filesystems.gluster_xml import (
     parse_volume_info,
     with_status,
 )
-from migrator.adapters.filesystems.reading import ReadingFileSystem
+from migrator.adapters.filesystems.reading import ANSWER_TIMEOUT_S, ReadingFileSystem
 from migrator.decide.volume_health import volume_fingerprint, volume_problems, wrong_volume_problem
 from migrator.domain.brick import SourceHealth, VolumeState
 from migrator.domain.errors import MigratorError, ToolFailed
@@ -92,7 +92,9 @@ class GlusterSource(ReadingFileSystem):
     async def health(self) -> SourceHealth:
         """The bricks as glusterd sees them, and as this mount's client does. A look that fails is a problem."""
         try:
-            identity = await asyncio.to_thread(self.identity)
+            identity = await asyncio.wait_for(asyncio.to_thread(self.identity), ANSWER_TIMEOUT_S)
+        except TimeoutError:
+            return SourceHealth(problems=("the source's root does not answer",), fingerprint="")
         except OSError as error:
             return SourceHealth(problems=(f"the source's root cannot be read: {error.strerror}",), fingerprint="")
         try:
@@ -105,8 +107,10 @@ class GlusterSource(ReadingFileSystem):
             problems.append(wrong_volume)
         else:
             try:
-                connected = await asyncio.to_thread(connections, self.root)
+                connected = await asyncio.wait_for(asyncio.to_thread(connections, self.root), ANSWER_TIMEOUT_S)
                 problems += connection_problems(state.bricks, connected)
+            except TimeoutError:
+                problems.append("the mount does not tell in time which bricks its client is connected to")
             except OSError as error:
                 problems.append(f"the mount does not tell which bricks its client is connected to: {error.strerror}")
         return SourceHealth(problems=tuple(problems), fingerprint=volume_fingerprint(state), state=state)

@@ -24,6 +24,9 @@ from migrator.domain.scan import ScanProblem
 from migrator.domain.site import SENTINEL_NAME, Capacity, MountIdentity
 from migrator.ports.filesystem import Block, Digest
 
+ANSWER_TIMEOUT_S = 120.0
+"""How long a look at the root may take before the file system counts as one that does not answer."""
+
 _READ_BYTES = 4 * 1024 * 1024
 _SENTINEL_LIMIT_BYTES = 4096
 _LOOKS = 3

@@ -1,0 +1,75 @@
+"""A mount that does not answer: what waits for it can be interrupted, and the program ends."""
+
+import ctypes
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.run_site import RealSite, wait_for
+from tests.xfs import XfsMount
+
+pytestmark = [pytest.mark.needs_root, pytest.mark.slow, pytest.mark.timeout(300)]
+
+FUSE = Path("/dev/fuse")
+_MNT_DETACH = 2
+
+
+@contextmanager
+def hung(place: Path) -> Iterator[None]:
+    """A FUSE mount whose server never answers. Closing its descriptor sets free whoever waits for it."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    server = os.open(FUSE, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        options = b"fd=%d,rootmode=40000,user_id=0,group_id=0" % server
+        if libc.mount(b"hung", os.fsencode(place), b"fuse", 0, options) != 0:
+            code = ctypes.get_errno()
+            pytest.skip(f"needs FUSE: {os.strerror(code)}")
+        try:
+            yield
+        finally:
+            libc.umount2(os.fsencode(place), _MNT_DETACH)
+    finally:
+        os.close(server)
+
+
+@pytest.mark.skipif(not FUSE.exists(), reason="needs /dev/fuse")
+@pytest.mark.parametrize("verb", [("scan",), ("verify", "--user-batch", "1")], ids=["scan", "verify"])
+def test_who_waits_for_a_mount_that_does_not_answer_can_be_interrupted(
+    scratch: Path, xfs_source: XfsMount, xfs_target: XfsMount, verb: tuple[str, ...]
+) -> None:
+    (xfs_source.path / "home" / "alice").mkdir(parents=True)
+    site = RealSite(scratch / "site", xfs_source, xfs_target)
+    site.prepare()
+    assert site.run().returncode == 0
+    with hung(xfs_source.path):
+        process = subprocess.Popen(
+            site.argv(*verb), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+        try:
+            wait_for(lambda: _takes_signals(process.pid), "the verb at work")
+            process.send_signal(signal.SIGINT)
+            assert process.wait(60) == 130
+        finally:
+            process.kill()
+            process.communicate(timeout=60)
+
+
+@pytest.mark.skipif(not FUSE.exists(), reason="needs /dev/fuse")
+def test_status_does_not_wait_for_a_mount(scratch: Path, xfs_source: XfsMount, xfs_target: XfsMount) -> None:
+    (xfs_source.path / "home" / "alice").mkdir(parents=True)
+    site = RealSite(scratch / "site", xfs_source, xfs_target)
+    site.prepare()
+    with hung(xfs_source.path):
+        assert site.migrator("status").returncode == 0
+
+
+def _takes_signals(pid: int) -> bool:
+    """Whether the process has a handler for SIGTERM, as it has while a verb is at work."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    caught = next(int(line.split()[1], 16) for line in lines if line.startswith("SigCgt:"))
+    return bool(caught >> (signal.SIGTERM - 1) & 1)
