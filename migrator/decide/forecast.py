@@ -1,10 +1,10 @@
 """How long copying takes, and what that rests on; whether the target has the room."""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from migrator.domain.plan import TransferCost
-from migrator.domain.site import Capacity
+from migrator.domain.site import Capacity, Need
 from migrator.domain.units import MIB, format_count, format_size, several
 
 ASSUMED_S_PER_FILE = 0.001
@@ -43,12 +43,15 @@ def copy_s(files: int, size_bytes: int, cost: TransferCost) -> float:
     return (files * cost.s_per_file + size_bytes * cost.s_per_byte) / max(cost.streams, 1)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Need:
-    """What a batch takes of the target. Bytes as the files show them: a sparse file may take less."""
-
-    size_bytes: int
-    inodes: int
+def still_needed(by_tree: Mapping[bytes, Need], arrived: Mapping[bytes, Need]) -> Need:
+    """What trees take of the target beyond what earlier plans brought there; no tree makes up for another."""
+    nothing = Need()
+    return Need(
+        size_bytes=sum(
+            max(need.size_bytes - arrived.get(tree, nothing).size_bytes, 0) for tree, need in by_tree.items()
+        ),
+        inodes=sum(max(need.inodes - arrived.get(tree, nothing).inodes, 0) for tree, need in by_tree.items()),
+    )
 
 
 def inodes_known(capacity: Capacity, inodes_free: int | None) -> bool:

@@ -37,6 +37,14 @@ class Capacity:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Need:
+    """What something takes of a file system. Bytes as the files show them: a sparse file may take less."""
+
+    size_bytes: int = 0
+    inodes: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TargetCapabilities:
     """What the target keeps of a file, as probed by `doctor`. The defaults are a local XFS's."""
 

@@ -11,7 +11,7 @@ from typing import Protocol
 from migrator.domain.events import Event
 from migrator.domain.plan import Chunk, Plan, TransferCost
 from migrator.domain.scan import CatalogRecord
-from migrator.domain.site import MountIdentity, TargetCapabilities
+from migrator.domain.site import MountIdentity, Need, TargetCapabilities
 from migrator.domain.states import BatchState, ChunkState, PassKind, PassState
 from migrator.domain.transfer import (
     AttemptRecord,
@@ -137,6 +137,9 @@ class PlanRecords(Protocol):
 
     def latest(self) -> PlanRecord | None: ...
 
+    def names(self) -> Sequence[str]:
+        """Every plan that was ever recorded, in order."""
+
     def set_batch_state(self, plan: str, batch: int, state: BatchState) -> None: ...
 
 
@@ -172,6 +175,9 @@ class PassRecords(Protocol):
         """Chunks that failed, of all kinds, in order of number."""
 
     def totals(self, pass_id: int) -> PassTotals: ...
+
+    def arrived(self, *, before_plan: str) -> Mapping[bytes, Need]:
+        """What plans other than this one have brought to the target, by tree: the most that any one pass of them did."""
 
     def split(self, chunk_id: int, halves: Sequence[tuple[Chunk, str]]) -> Sequence[ChunkRecord]:
         """Replace a running chunk by its halves (with their list paths; their numbers are given out by the ledger,

@@ -1,5 +1,6 @@
 """Plan documents on disk."""
 
+from collections.abc import Collection
 from typing import Protocol
 
 from migrator.domain.plan import Plan
@@ -18,8 +19,8 @@ class PlanDocuments(Protocol):
 class NewPlans(PlanDocuments, Protocol):
     """What making a plan needs besides."""
 
-    def next_name(self) -> str:
-        """The first free name of the form `plan-0001`."""
+    def next_name(self, *, taken: Collection[str] = ()) -> str:
+        """The first free name of the form `plan-0001`; `taken` are names that are in use elsewhere."""
 
     def require_free(self, name: str) -> None:
         """Raises UsageError where the name cannot be one, or is taken."""

@@ -1,12 +1,12 @@
 """The plan of a migration: ranking, batches, chunk lists, surprises, forecast. Nothing on either file system changes."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
 from migrator.config.site import Site
 from migrator.decide.batching import BatchLimits, LinkSpan, batch_trees
-from migrator.decide.forecast import Need, choose_cost, copy_s, inodes_known, room_problems, which_fit
+from migrator.decide.forecast import choose_cost, copy_s, inodes_known, room_problems, still_needed, which_fit
 from migrator.decide.ordering import emptying_curves
 from migrator.decide.packing import ChunkLimits, PackedChunk, pack
 from migrator.decide.ranking import rank
@@ -24,7 +24,7 @@ from migrator.domain.events import Event, EventKind, Severity
 from migrator.domain.paths import RSYNC_PATH_LIMIT_BYTES, show
 from migrator.domain.plan import Batch, Order, Plan, Surprise, TransferCost, TreeUsage
 from migrator.domain.scan import CatalogRecord
-from migrator.domain.site import Capacity, TargetCapabilities
+from migrator.domain.site import Capacity, Need, TargetCapabilities
 from migrator.domain.units import format_size, several
 from migrator.ports.clock import Clock
 from migrator.ports.ledger import Ledger, SiteRecord
@@ -78,16 +78,28 @@ def make_plan(
             "this site has no record in the ledger", cause="`init` was not run", hint="run `migrator init`"
         )
     _require_inodes(capacity, site.target.inodes_free, request)
-    name = documents.next_name() if request.name is None else request.name
+    name = _next_name(documents, ledger) if request.name is None else request.name
     documents.require_free(name)
     with catalogs.open(_choose_catalog(request, ledger)) as queries:
         _require_usable(queries.record, record)
-        maker = _Maker(request=request, site=site, record=record, capacity=capacity, now_s=clock.now_s())
+        maker = _Maker(
+            request=request,
+            site=site,
+            record=record,
+            capacity=capacity,
+            arrived=ledger.passes.arrived(before_plan=name),
+            now_s=clock.now_s(),
+        )
         plan = maker.make(name, queries, lists, ledger, quotas)
     path, checksum = documents.write(plan)
     ledger.plans.record(plan, path=path, checksum=checksum)
     ledger.events.add(_written(plan, clock.now_s()))
     return PlanResult(plan=plan, path=path, checksum=checksum)
+
+
+def _next_name(documents: NewPlans, ledger: Ledger) -> str:
+    """The next name that neither a document has nor a plan that the ledger remembers without its document."""
+    return documents.next_name(taken=ledger.plans.names())
 
 
 def _require_inodes(capacity: Capacity, inodes_free: int | None, request: PlanRequest) -> None:
@@ -145,6 +157,7 @@ class _Maker:
     site: Site
     record: SiteRecord
     capacity: Capacity
+    arrived: Mapping[bytes, Need]
     now_s: float
 
     def make(
@@ -231,7 +244,11 @@ class _Maker:
         written = [lists.write(name, number, chunks) for number, chunks in _by_batch(packed, batches=len(parts))]
         needs = [
             # The roots of the trees are in no chunk; each is a directory all the same.
-            Need(size_bytes=found.size_bytes, inodes=found.files + found.directories + len(part))
+            _beyond(
+                Need(size_bytes=found.size_bytes, inodes=found.files + found.directories + len(part)),
+                part,
+                self.arrived,
+            )
             for found, part in zip(written, parts, strict=True)
         ]
         fits, problems = self._room(needs)
@@ -277,6 +294,18 @@ def _bytes_once(ranking: Sequence[TreeUsage], spans: Sequence[LinkSpan]) -> int:
     """Bytes of all trees, with link groups over several of them counted once."""
     again = sum(span.size_bytes * (len(span.trees - {None}) - 1) for span in spans)
     return sum(usage.size_bytes for usage in ranking) - again
+
+
+def _beyond(need: Need, part: Sequence[TreeUsage], arrived: Mapping[bytes, Need]) -> Need:
+    """What a batch takes beyond what earlier plans brought of its trees: that is replaced, not added to."""
+    by_tree = {
+        usage.tree.path: Need(size_bytes=usage.size_bytes, inodes=usage.files + usage.directories) for usage in part
+    }
+    every, left = still_needed(by_tree, {}), still_needed(by_tree, arrived)
+    return Need(
+        size_bytes=need.size_bytes - (every.size_bytes - left.size_bytes),
+        inodes=need.inodes - (every.inodes - left.inodes),
+    )
 
 
 def _by_batch(chunks: Iterable[PackedChunk], *, batches: int) -> Iterator[tuple[int, Iterable[PackedChunk]]]:

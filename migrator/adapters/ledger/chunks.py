@@ -1,6 +1,6 @@
 """Passes and their chunks."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
@@ -11,6 +11,7 @@ from migrator.adapters.ledger.database import Database
 from migrator.adapters.ledger.transitions import check, missing, state_of
 from migrator.domain.errors import LedgerCorrupt
 from migrator.domain.plan import Chunk
+from migrator.domain.site import Need
 from migrator.domain.states import (
     CHUNK_TRANSITIONS,
     PASS_TRANSITIONS,
@@ -202,6 +203,26 @@ class SqliteChunks:
         return PassTotals(
             chunks=chunks, done_files=done_files, done_bytes=done_bytes, files=all_files, size_bytes=all_bytes
         )
+
+    def arrived(self, *, before_plan: str) -> Mapping[bytes, Need]:
+        """What other plans have brought over, by tree; a file counts as an inode, and so does a directory."""
+        chunks, passes = tables.chunks.c, tables.passes.c
+        with self._database.read() as connection:
+            rows = connection.execute(
+                select(chunks.tree, func.sum(chunks.size_bytes), func.sum(chunks.files))
+                .join(tables.passes, passes.id == chunks.pass_id)
+                .where(
+                    passes.plan != before_plan,
+                    chunks.state == ChunkState.DONE.value,
+                    chunks.kind.in_((ChunkKind.FILES.value, ChunkKind.DIRECTORIES.value)),
+                )
+                .group_by(chunks.pass_id, chunks.tree)
+            ).all()
+        most: dict[bytes, Need] = {}
+        for tree, size_bytes, inodes in rows:
+            known = most.get(tree, Need())
+            most[tree] = Need(size_bytes=max(known.size_bytes, size_bytes), inodes=max(known.inodes, inodes))
+        return most
 
     def split(self, chunk_id: int, halves: Sequence[tuple[Chunk, str]]) -> Sequence[ChunkRecord]:
         """Replace a running chunk by its halves, whose numbers are given out here. Called again for a chunk that is

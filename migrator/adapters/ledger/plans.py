@@ -1,5 +1,6 @@
 """Plans, their batches, and the user trees of every batch."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from sqlalchemy import Row, func, insert, select, update
@@ -101,6 +102,11 @@ class SqlitePlans:
                 select(tables.plans.c.name).where(tables.plans.c.id == newest)
             ).scalar_one_or_none()
         return None if name is None else self.read(name)
+
+    def names(self) -> Sequence[str]:
+        """Every plan, in the order in which they were recorded."""
+        with self._database.read() as connection:
+            return connection.execute(select(tables.plans.c.name).order_by(tables.plans.c.id)).scalars().all()
 
     def set_batch_state(self, plan: str, batch: int, state: BatchState) -> None:
         """A batch is now so far. Raises LedgerCorrupt for a change that the states do not allow."""

@@ -1,6 +1,7 @@
 """Plan documents: `PLANS/NAME.json`."""
 
 import re
+from collections.abc import Collection
 from pathlib import Path
 
 from migrator.adapters.durable import replacing
@@ -32,14 +33,15 @@ class PlanFiles:
         self._directory = directory
         self._site_id = site_id
 
-    def next_name(self) -> str:
+    def next_name(self, *, taken: Collection[str] = ()) -> str:
         """`plan-0001`, or the first number above all that are taken, by documents or by what planning left behind."""
-        taken = [
+        names = {entry.name for entry in (self._directory.iterdir() if self._directory.is_dir() else ())} | set(taken)
+        numbers = [
             int(match.group(1))
-            for entry in (self._directory.iterdir() if self._directory.is_dir() else ())
-            if (match := _DEFAULT_NAME.fullmatch(entry.name.removesuffix(_SUFFIX).removesuffix(".chunks")))
+            for name in names
+            if (match := _DEFAULT_NAME.fullmatch(name.removesuffix(_SUFFIX).removesuffix(".chunks")))
         ]
-        return f"plan-{max(taken, default=0) + 1:04d}"
+        return f"plan-{max(numbers, default=0) + 1:04d}"
 
     def require_free(self, name: str) -> None:
         """Raises UsageError where the name cannot be one, or is taken."""

@@ -1,24 +1,14 @@
 """What has to hold before a batch is copied, and after. A guard that cannot be evaluated counts as tripped."""
 
-from dataclasses import dataclass
-
 from migrator.decide.site_guards import capacity_problems, health_problems, mount_problems
 from migrator.domain.brick import SourceHealth
 from migrator.domain.errors import MigratorError, Refused, UsageError
 from migrator.domain.plan import Batch, Plan
 from migrator.domain.run import GuardFinding, RunRequest
-from migrator.domain.site import Capacity, MountIdentity
+from migrator.domain.site import Capacity, MountIdentity, Need
 from migrator.ports.filesystem import FileSystem
 from migrator.ports.ledger import SiteRecord
 from migrator.stages.run.context import World
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Need:
-    """What is still to come to the target."""
-
-    size_bytes: int
-    inodes: int
 
 
 def read_plan(world: World, request: RunRequest) -> tuple[Plan, SiteRecord]:

@@ -3,12 +3,14 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from migrator.decide.forecast import still_needed
 from migrator.domain.plan import Batch, Plan
 from migrator.domain.run import GuardFinding, TreeWork
+from migrator.domain.site import Need
 from migrator.domain.states import CHUNK_ORDER, ChunkKind, ChunkState, PassKind, PassState
 from migrator.ports.ledger import PassRecord
 from migrator.stages.run.context import World
-from migrator.stages.run.guards import Need, list_problems, refuse
+from migrator.stages.run.guards import list_problems, refuse
 
 _ALL = 2**31 - 1
 
@@ -43,21 +45,20 @@ def remaining(world: World, plan: Plan, batch: Batch) -> Remaining:
     record = world.ledger.passes.find(plan.name, batch.number, PassKind.SEED)
     trees: dict[bytes, list[int]] = {tree.path: [0, 0, 0] for tree in batch.trees}
     by_kind: dict[ChunkKind, int] = {}
-    need_bytes = need_inodes = 0
+    needs: dict[bytes, Need] = {}
     for piece in _of_pass(world, record) if record else _of_list(world, batch):
         sums = trees.setdefault(piece.tree, [0, 0, 0])
         sums[0] += 1
         by_kind[piece.kind] = by_kind.get(piece.kind, 0) + 1
         match piece.kind:
             case ChunkKind.FILES:
-                need_bytes += piece.size_bytes
-                need_inodes += piece.files
+                needs[piece.tree] = _plus(needs.get(piece.tree), piece)
                 sums[1] += piece.files
                 sums[2] += piece.size_bytes
             case ChunkKind.LINKS:
                 sums[1] += piece.files
             case ChunkKind.DIRECTORIES:
-                need_inodes += piece.files
+                needs[piece.tree] = _plus(needs.get(piece.tree), piece)
             case ChunkKind.DIRECTORY_TIMES:
                 pass
     return Remaining(
@@ -68,8 +69,14 @@ def remaining(world: World, plan: Plan, batch: Batch) -> Remaining:
             if chunks
         ),
         chunks_by_kind=by_kind,
-        need=Need(size_bytes=need_bytes, inodes=need_inodes),
+        # What an earlier plan brought over is replaced, not added to.
+        need=still_needed(needs, world.ledger.passes.arrived(before_plan=plan.name)),
     )
+
+
+def _plus(need: Need | None, piece: _Piece) -> Need:
+    so_far = need or Need()
+    return Need(size_bytes=so_far.size_bytes + piece.size_bytes, inodes=so_far.inodes + piece.files)
 
 
 def _of_list(world: World, batch: Batch) -> Iterable[_Piece]:

@@ -8,17 +8,17 @@ from hypothesis import strategies as st
 
 from migrator.decide.forecast import (
     ASSUMED_S_PER_FILE,
-    Need,
     choose_cost,
     copy_s,
     inodes_known,
     room_problems,
+    still_needed,
     which_fit,
 )
 from migrator.decide.ordering import MAX_POINTS, emptying_curve, emptying_curves
 from migrator.decide.ranking import rank
 from migrator.domain.plan import Order, TransferCost
-from migrator.domain.site import Capacity
+from migrator.domain.site import Capacity, Need
 from tests.unit.decide.usages import usage
 
 ONE = TransferCost(s_per_file=1.0, s_per_byte=0.1, streams=1, basis="measured here: 5 chunks")
@@ -147,3 +147,10 @@ def test_what_does_not_fit_is_said() -> None:
         "lacks 1 GiB",
     )
     assert room_problems(NEEDS, (False, False, False), ())[0].startswith("not even the first batch fits")
+
+
+def test_what_an_earlier_plan_brought_is_replaced_and_not_added_to() -> None:
+    needs = {b"a": Need(size_bytes=100, inodes=10), b"b": Need(size_bytes=50, inodes=5)}
+    assert still_needed(needs, {}) == Need(size_bytes=150, inodes=15)
+    arrived = {b"a": Need(size_bytes=90, inodes=20), b"c": Need(size_bytes=1000, inodes=1000)}
+    assert still_needed(needs, arrived) == Need(size_bytes=60, inodes=5), "no tree makes up for another"
