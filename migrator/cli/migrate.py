@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import click
@@ -12,8 +12,8 @@ from migrator.adapters.output.plan_document import plan_document
 from migrator.adapters.output.progress import open_progress
 from migrator.adapters.output.record_document import catalog_document, run_document, verification_document
 from migrator.cli.context import Invocation, open_site, run_to_end, verb
+from migrator.cli.options import SHARE, SIZE_NOT_ZERO, batches
 from migrator.cli.present import present, present_all
-from migrator.config.quantities import parse_size
 from migrator.config.site import Site
 from migrator.decide.trees import parse_user_map
 from migrator.domain.errors import ExitCode, UsageError
@@ -21,41 +21,14 @@ from migrator.domain.plan import Order, Plan
 from migrator.domain.run import RetryPolicy, RunRequest, RunStopped, RunSummary
 from migrator.domain.verification import DigestPolicy, VerificationRecord
 from migrator.ports.ledger import Ledger
+from migrator.ports.progress import Progress
 from migrator.stages.plan import PlanRequest, make_plan
-from migrator.stages.run import run_batches
+from migrator.stages.run import choose_plan, run_batches
 from migrator.stages.scan import ScanRequest, scan
 from migrator.stages.verify import VerifyRequest, exit_code, verify
 
 _SAMPLE_SEED = 1
 """Which files a sample of digests takes depends on their paths and this; the manifest says it."""
-
-
-class _Size(click.ParamType[int]):
-    """A size in words, as in site.toml."""
-
-    name = "size"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        if isinstance(value, int):
-            return value
-        try:
-            return parse_size(str(value))
-        except ValueError as error:
-            self.fail(str(error), param, ctx)
-
-
-SIZE = _Size()
-
-
-def _batches(function: Callable[..., None]) -> Callable[..., None]:
-    """Which batches of which plan."""
-    function = click.option("--plan", "plan_name", metavar="NAME", help="The plan (default: the latest).")(function)
-    function = click.option("--all", "every", is_flag=True, help="All batches of the plan, one after the other.")(
-        function
-    )
-    return click.option(
-        "--user-batch", "numbers", type=int, multiple=True, metavar="N", help="A batch of the plan; repeatable."
-    )(function)
 
 
 def _chosen(plan: Plan, numbers: Sequence[int], *, every: bool) -> tuple[int, ...]:
@@ -148,7 +121,9 @@ def _users(site: Site) -> dict[bytes, str]:
 @click.option("--name", metavar="NAME", help="The plan's name (default: the next free plan-NNNN).")
 @click.option("--catalog", metavar="NAME", help="The catalog to plan from (default: the latest finished one).")
 @click.option("-f", "--chunk-files", type=click.IntRange(1), help="Files in a chunk at most (default: site.toml).")
-@click.option("-s", "--chunk-size", type=SIZE, help="Bytes in a chunk at most, as in 4GiB (default: site.toml).")
+@click.option(
+    "-s", "--chunk-size", type=SIZE_NOT_ZERO, help="Bytes in a chunk at most, as in 4GiB (default: site.toml)."
+)
 @click.option(
     "--accept-unknown-inodes", is_flag=True, help="Plan although the target does not tell how many files it can take."
 )
@@ -197,10 +172,15 @@ def _with_chunks(site: Site, chunk_files: int | None, chunk_size_bytes: int | No
 
 
 @click.command("run")
-@_batches
+@batches
+@click.option(
+    "--recopy", is_flag=True, help="Send every file again, also where size and times on the target are right already."
+)
 @click.option("-n", "--dry-run", is_flag=True, help="Take the very decisions of a run, and change nothing.")
 @click.option("-j", "--jobs", "--np", "jobs", type=click.IntRange(1, 256), help="Streams (default: site.toml).")
-@click.option("--bwlimit", type=SIZE, metavar="SIZE", help="Bytes per second for all streams together, as in 200MiB.")
+@click.option(
+    "--bwlimit", type=SIZE_NOT_ZERO, metavar="SIZE", help="Bytes per second for all streams together, as in 200MiB."
+)
 @click.option("--engine", metavar="NAME", help="The program that copies (default: site.toml; this version: rsync).")
 @verb
 def run_command(
@@ -210,6 +190,7 @@ def run_command(
     every: bool,
     plan_name: str | None,
     dry_run: bool,
+    recopy: bool,
     jobs: int | None,
     bwlimit: int | None,
     engine: str | None,
@@ -218,20 +199,17 @@ def run_command(
     site = open_site(invocation)
     wiring = bootstrap.Wiring(site)
     transfer = site.transfer
-    with (
-        wiring.ledger(read_only=dry_run) as ledger,
-        open_progress(sys.stderr, wiring.clock) as shown,
-        wiring.source() as source,
-    ):
+    with wiring.ledger(read_only=dry_run) as ledger, wiring.source() as source:
         known = ledger.site.read()
         documents = wiring.plans(known.site_id if known else None)
-        plan, _ = documents.read(_plan_name(ledger, plan_name))
+        plan, _ = documents.read(choose_plan(ledger, plan_name))
         request = RunRequest(
             plan=plan.name,
             batches=_chosen(plan, numbers, every=every),
             jobs=jobs or transfer.jobs,
             pid=os.getpid(),
             dry_run=dry_run,
+            recopy=recopy,
             bwlimit_bytes_per_s=bwlimit or transfer.bwlimit_bytes_per_s,
             retry=RetryPolicy(tries=transfer.tries),
             stall_timeout_s=transfer.stall_timeout_s,
@@ -241,7 +219,7 @@ def run_command(
         )
         with wiring.target(known.capabilities if known else None) as target:
 
-            async def work() -> RunSummary:
+            async def work(shown: Progress) -> RunSummary:
                 return await run_batches(
                     request,
                     source=source,
@@ -261,7 +239,9 @@ def run_command(
                 )
 
             try:
-                summary = run_to_end(work(), when_interrupted="the same command goes on where it was")
+                # What is printed while the live view stands is drawn over by it.
+                with open_progress(sys.stderr, wiring.clock) as shown:
+                    summary = run_to_end(work(shown), when_interrupted="the same command goes on where it was")
             except RunStopped as stopped:
                 if not invocation.as_json:
                     present(invocation, stopped.summary, run_document(stopped.summary))
@@ -271,9 +251,12 @@ def run_command(
 
 
 @click.command("verify")
-@_batches
+@batches
 @click.option(
-    "--sample", type=click.FloatRange(0, 1), help="Share of files whose content is read (default: site.toml)."
+    "--sample",
+    type=SHARE,
+    metavar="SHARE",
+    help="Share of files whose content is read, as in 5% or 0.05 (default: site.toml).",
 )
 @click.option("-j", "--jobs", "--np", "jobs", type=click.IntRange(1, 256), help="Workers (default: site.toml).")
 @verb
@@ -286,7 +269,10 @@ def verify_command(
     sample: float | None,
     jobs: int | None,
 ) -> ExitCode:
-    """Compare both sides of batches, content included, and write the manifest of what arrived."""
+    """Compare both sides of batches, content included, and write the manifest of what arrived.
+
+    A verification that is interrupted keeps nothing of its batch: the same command starts that batch over.
+    """
     site = open_site(invocation)
     wiring = bootstrap.Wiring(site)
     policy = DigestPolicy(
@@ -314,7 +300,7 @@ def verify_command(
                             progress=shown,
                             clock=wiring.clock,
                         ),
-                        when_interrupted="a verification has no half: run it again",
+                        when_interrupted="this batch's verification starts over: give the command again",
                     )
                 )
     present_all(invocation, records, [verification_document(record) for record in records])
