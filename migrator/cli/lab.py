@@ -11,7 +11,7 @@ import click
 from migrator import bootstrap
 from migrator.cli.context import Invocation, run_to_end, verb
 from migrator.cli.documents import churn_document, lab_document
-from migrator.cli.migrate import SIZE
+from migrator.cli.options import SIZE
 from migrator.cli.present import present
 from migrator.domain.errors import ExitCode
 from migrator.domain.lab import LabKind, LabSpec, VolumeType
@@ -115,7 +115,7 @@ def down_command(invocation: Invocation, directory: Path) -> ExitCode:
     """End everything that the lab is made of, also after a crash, and remove its directory."""
     there = run_to_end(
         lab_down(os.fsencode(directory.absolute()), bootstrap.processes(), bootstrap.clock()),
-        when_interrupted="run `migrator lab down` again: it goes on",
+        when_interrupted=f"run `migrator lab down --dir {directory}` again: it goes on",
     )
     if invocation.as_json:
         click.echo('{"removed": true}' if there else '{"removed": false}')

@@ -1,5 +1,6 @@
 """docs/cli.md, from the very commands that the program parses by."""
 
+import inspect
 from collections.abc import Iterator
 
 import click
@@ -19,7 +20,7 @@ def render_cli_reference() -> str:
     """The whole page."""
     lines = [_HEAD, "## Verbs", ""]
     for words, command in sorted(verbs(main), key=lambda verb: list(main.commands).index(verb[0][0])):
-        lines += [f"### `{' '.join(words)}`", "", (command.help or "").strip(), ""]
+        lines += [f"### `{' '.join(words)}`", "", inspect.cleandoc(command.help or ""), ""]
         lines += ["| option | meaning |", "| --- | --- |"]
         lines += [_row(option) for option in command.params if isinstance(option, click.Option)]
         lines.append("")
