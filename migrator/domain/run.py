@@ -25,6 +25,8 @@ class RetryPolicy:
 class RunRequest:
     """What `run` is asked. `bwlimit_bytes_per_s` is for all streams together; None: no limit.
 
+    `recopy`: send every file, also where size and times on the target are right already.
+
     `stall_timeout_s` bounds how long a stream may do nothing, `end_timeout_s` how long ending it may take.
     """
 
@@ -33,6 +35,7 @@ class RunRequest:
     jobs: int
     pid: int
     dry_run: bool = False
+    recopy: bool = False
     bwlimit_bytes_per_s: int | None = None
     retry: RetryPolicy = field(default_factory=RetryPolicy)
     stall_timeout_s: float = 600.0

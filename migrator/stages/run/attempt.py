@@ -79,7 +79,9 @@ class Attempt:
             paths=by_stream,
             capabilities=under_way.capabilities,
             bwlimit_bytes_per_s=_share(request.bwlimit_bytes_per_s, request.jobs),
-            recopy=chunk.list_path is not None or bool(world.ledger.passes.attempts_of_chunk(chunk.id)),
+            recopy=request.recopy
+            or chunk.list_path is not None
+            or bool(world.ledger.passes.attempts_of_chunk(chunk.id)),
         )
         self._command: Command | None = None
         if by_stream:
