@@ -3,11 +3,12 @@
 import asyncio
 import functools
 import json
+import os
 import signal
 import sys
 import tempfile
 import traceback
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -23,6 +24,8 @@ from migrator.domain.errors import ExitCode, Interrupted, MigratorError
 
 Result = TypeVar("Result")
 
+_FILE_WIDTH = 132
+
 
 @dataclass(slots=True)
 class Invocation:
@@ -33,8 +36,17 @@ class Invocation:
 
     @property
     def console(self) -> Console:
-        """Standard output, wide when it is no terminal so that tables are not cut."""
-        return Console(width=None if sys.stdout.isatty() else 132, highlight=False, soft_wrap=False)
+        """Standard output, as wide as the terminal, or as COLUMNS says; wide otherwise, so that tables are not cut."""
+        width = output_width(os.environ, is_terminal=sys.stdout.isatty())
+        return Console(width=width, highlight=False, soft_wrap=False)
+
+
+def output_width(environment: Mapping[str, str], *, is_terminal: bool) -> int | None:
+    """The width of the output in characters; None for that of the terminal."""
+    columns = environment.get("COLUMNS", "")
+    if columns.isascii() and columns.isdigit() and int(columns) > 0:
+        return int(columns)
+    return None if is_terminal else _FILE_WIDTH
 
 
 def describe_error(error: MigratorError) -> str:

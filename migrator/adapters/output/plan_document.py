@@ -17,34 +17,32 @@ from migrator.adapters.output.document import (
 )
 from migrator.adapters.output.wording import NONE, percent, when, yes
 from migrator.domain.paths import show
-from migrator.domain.plan import AgeBucket, Batch, EmptyingCurve, Plan, Surprise, TreeUsage
+from migrator.domain.plan import AgeBucket, Batch, EmptyingCurve, Plan, Surprise, SurpriseKind, TreeUsage
 from migrator.domain.units import format_count, format_duration, format_size, several
 
-RANKING_ROWS = 40
-SURPRISE_ROWS = 60
+RANKING_ROWS = 20
+AGE_ROWS = 10
 _EXAMPLES = 3
 _USERS_NAMED = 6
 _CURVE_SHARES = (0.25, 0.5, 0.75, 0.9, 1.0)
 
 
-def plan_document(
-    plan: Plan, *, ranking_rows: int | None = RANKING_ROWS, surprise_rows: int | None = SURPRISE_ROWS
-) -> Document:
-    """The whole plan."""
+def plan_document(plan: Plan, *, ranking_rows: int = RANKING_ROWS, age_rows: int = AGE_ROWS) -> Document:
+    """The plan in short: its first rows, and what will surprise by kind. A report and `--json` have all of it."""
     return Document(
         title=clean(f"Plan {plan.name} for {plan.site}"),
         subtitle=f"made {when(plan.created_at_s)}, {plan.order.value} first",
-        sections=tuple(plan_sections(plan, ranking_rows=ranking_rows, surprise_rows=surprise_rows)),
+        sections=tuple(_sections(plan, ranking_rows, age_rows)),
     )
 
 
-def plan_sections(plan: Plan, *, ranking_rows: int | None, surprise_rows: int | None) -> Iterator[Section]:
-    """The parts of a plan."""
+def _sections(plan: Plan, ranking_rows: int, age_rows: int) -> Iterator[Section]:
     yield Section(title="What moves", blocks=tuple(_overview(plan)))
-    yield Section(title="Who holds what", blocks=tuple(ranking_blocks(plan, rows=ranking_rows)))
+    ranking = ranking_blocks(plan, rows=ranking_rows, age_rows=age_rows)
+    yield Section(title="Who holds what", blocks=tuple(ranking))
     yield Section(title="Batches", blocks=(_batches(plan.batches),))
     if plan.surprises:
-        yield Section(title="What will surprise", blocks=(surprise_table(plan.surprises, limit=surprise_rows),))
+        yield Section(title="What will surprise", blocks=(surprise_kinds(plan.surprises),))
     if plan.emptying:
         yield Section(title="How each order would empty the source", blocks=(emptying_table(plan.emptying),))
 
@@ -72,7 +70,7 @@ def _overview(plan: Plan) -> Iterator[Block]:
     )
 
 
-def ranking_blocks(plan: Plan, *, rows: int | None) -> Iterator[Block]:
+def ranking_blocks(plan: Plan, *, rows: int | None, age_rows: int | None) -> Iterator[Block]:
     """User trees by weight, with their ages; and what lies outside every tree."""
     every = sorted(plan.ranking, key=lambda usage: (-usage.size_bytes, usage.tree.path))
     yield table(
@@ -94,8 +92,8 @@ def ranking_blocks(plan: Plan, *, rows: int | None) -> Iterator[Block]:
         limit=rows,
     )
     if every:
-        yield _age_table("Bytes by age of last change, by user", every, "by_mtime", limit=rows)
-        yield _age_table("Bytes by age of last reading, by user", every, "by_atime", limit=rows)
+        yield _age_table("Bytes by age of last change, by user", every, "by_mtime", limit=age_rows)
+        yield _age_table("Bytes by age of last reading, by user", every, "by_atime", limit=age_rows)
     if plan.outside is not None and (plan.outside.files or plan.outside.directories):
         outside = plan.outside
         yield paragraph(
@@ -183,6 +181,35 @@ def _named(users: Sequence[str]) -> str:
     different = list(dict.fromkeys(users))
     named = ", ".join(different[:_USERS_NAMED])
     return named if len(different) <= _USERS_NAMED else f"{named} and {len(different) - _USERS_NAMED} more"
+
+
+def surprise_kinds(surprises: Sequence[Surprise]) -> Block:
+    """What will surprise, kind by kind over all trees, with the first examples of each."""
+    by_kind: dict[SurpriseKind, list[Surprise]] = {}
+    for one in surprises:
+        by_kind.setdefault(one.kind, []).append(one)
+    return table(
+        "",
+        [text("what"), figure("trees"), figure("paths"), figure("bytes"), paths("detail"), paths("for example")],
+        (
+            (
+                kind.value,
+                format_count(len({one.tree for one in found} - {None})),
+                format_count(sum(one.count for one in found)),
+                format_size(sum(one.size_bytes for one in found)),
+                _details(found),
+                ", ".join(show(example) for example in [path for one in found for path in one.examples][:_EXAMPLES]),
+            )
+            for kind, found in by_kind.items()
+        ),
+        note="Tree by tree: `migrator report`, or --json." if len(by_kind) < len(surprises) else "",
+    )
+
+
+def _details(found: Sequence[Surprise]) -> str:
+    different = list(dict.fromkeys(one.detail for one in found if one.detail))
+    more = f" (and {several(len(different) - 1, 'other detail')})" if len(different) > 1 else ""
+    return f"{different[0]}{more}" if different else ""
 
 
 def surprise_table(surprises: Sequence[Surprise], *, limit: int | None) -> Block:

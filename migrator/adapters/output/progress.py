@@ -24,6 +24,8 @@ VIEW_INTERVAL_S = 0.25
 
 _STREAMS_SHOWN = 16
 _USERS_SHOWN = 10
+_BAR_WIDTH = 60
+_HOST_CHARACTERS = 16
 _EVENT_STYLES = {Severity.INFO: "", Severity.WARNING: "yellow", Severity.ERROR: "red"}
 
 
@@ -146,8 +148,11 @@ def view(snapshot: Snapshot) -> RenderableType:
     return Group(*parts)
 
 
-def _bar(done: int, total: int) -> ProgressBar:
-    return ProgressBar(total=max(float(total), 1.0), completed=float(done), width=60)
+def _bar(done: int, total: int) -> Table:
+    # A bar alone does not end its line; a grid does.
+    grid = Table.grid()
+    grid.add_row(ProgressBar(total=max(float(total), 1.0), completed=float(done), width=_BAR_WIDTH))
+    return grid
 
 
 def _users(snapshot: ScanProgress) -> Table:
@@ -166,20 +171,29 @@ def _users(snapshot: ScanProgress) -> Table:
     return grid
 
 
-def _streams(snapshot: RunProgress) -> Table:
-    grid = Table.grid(padding=(0, 2))
-    for justify in ("right", "left", "right", "left", "right", "right", "right"):
-        grid.add_column(justify=justify)
-    for stream in snapshot.streams[:_STREAMS_SHOWN]:
+def _streams(snapshot: RunProgress) -> RenderableType:
+    # The tree gets what the figures leave; the hosts are told apart only where there are several.
+    grid = Table.grid(padding=(0, 2), expand=True)
+    shown = snapshot.streams[:_STREAMS_SHOWN]
+    several_hosts = len({stream.host for stream in snapshot.streams}) > 1
+    grid.add_column(justify="right", no_wrap=True)
+    if several_hosts:
+        grid.add_column(no_wrap=True)
+    grid.add_column(no_wrap=True)
+    grid.add_column(no_wrap=True, overflow="ellipsis", ratio=1)
+    for _ in range(3):
+        grid.add_column(justify="right", no_wrap=True)
+    for stream in shown:
         grid.add_row(
             Text(str(stream.stream), style="dim"),
-            Text(clean(stream.host)),
+            *([Text(shortened(clean(stream.host), _HOST_CHARACTERS))] if several_hosts else []),
             Text(f"chunk {stream.chunk}"),
             Text(shortened(show(stream.tree), LINE_CHARACTERS), overflow="ellipsis", no_wrap=True),
             Text(f"{format_count(stream.files)} of {format_count(stream.total_files)}"),
             Text(share(stream.size_bytes, stream.total_bytes)),
             Text(format_rate(stream.rate_bytes_per_s)),
         )
+    parts: list[RenderableType] = [grid]
     if len(snapshot.streams) > _STREAMS_SHOWN:
-        grid.add_row("", Text(f"and {len(snapshot.streams) - _STREAMS_SHOWN} more streams", style="dim"))
-    return grid
+        parts.append(Text(f"and {len(snapshot.streams) - _STREAMS_SHOWN} more streams", style="dim"))
+    return Group(*parts)

@@ -46,7 +46,7 @@ def _sections(report: ReportFacts, rows: int | None) -> Iterator[Section]:
             title="Files that need attention", blocks=(attention_table(status.attention, status.attention_total),)
         )
     if report.plan is not None:
-        yield Section(title="Who holds what", blocks=tuple(ranking_blocks(report.plan, rows=rows)))
+        yield Section(title="Who holds what", blocks=tuple(ranking_blocks(report.plan, rows=rows, age_rows=rows)))
         if report.plan.surprises:
             yield Section(title="What will surprise", blocks=(surprise_table(report.plan.surprises, limit=rows),))
         if report.plan.emptying:

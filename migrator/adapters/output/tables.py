@@ -1,10 +1,11 @@
 """The terminal: documents as rich tables. Cells are `Text`, never markup, so nothing in a name is read as a style."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import assert_never
 
 from rich import box
-from rich.console import Console, Group, RenderableType
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.padding import Padding
 from rich.progress_bar import ProgressBar
 from rich.rule import Rule
@@ -12,10 +13,25 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from migrator.adapters.output.chart import sparkline
-from migrator.adapters.output.document import Bar, Block, Chart, Document, Facts, Paragraph, Section, Table, cells
+from migrator.adapters.output.document import (
+    Bar,
+    Block,
+    Chart,
+    Column,
+    Document,
+    Facts,
+    Paragraph,
+    Section,
+    Table,
+    cells,
+)
 from migrator.adapters.output.wording import LINE_CHARACTERS
 
 _BAR_WIDTH = 30
+_INDENT = 4
+
+_WIDE_LEAST = 24
+"""A column of sentences or paths that would have to be narrower makes a table that nobody can read."""
 
 
 def print_document(console: Console, document: Document) -> None:
@@ -70,20 +86,83 @@ def _block(block: Block) -> Iterator[RenderableType]:
 def _table(block: Table) -> Iterator[RenderableType]:
     if block.title:
         yield Text(block.title, style="bold")
-    grid = RichTable(
-        box=box.SIMPLE_HEAD,
-        pad_edge=False,
-        padding=(0, 1),
-    )
-    for column in block.columns:
-        grid.add_column(
-            Text(column.name),
-            justify="right" if column.right else "left",
-            overflow="fold",
-            no_wrap=not column.wide and not column.right,
-        )
-    for row in cells(block, LINE_CHARACTERS):
-        grid.add_row(*(Text(cell) for cell in row))
-    yield grid
+    yield _Fitted(block)
     if block.note:
         yield Text(block.note, style="dim", overflow="fold")
+
+
+class _Fitted:
+    """A table in the width that there is: as columns while no figure has to be broken for it and sentences have room
+    to be read; row by row, with the name before each value, otherwise.
+    """
+
+    def __init__(self, table: Table) -> None:
+        self._table = table
+        self._rows = tuple(cells(table, LINE_CHARACTERS))
+
+    def __rich_console__(self, _: Console, options: ConsoleOptions) -> RenderResult:
+        widths = column_widths(self._table.columns, self._rows, options.max_width)
+        if widths is None:
+            yield from _stacked(self._table.columns, self._rows, options.max_width)
+        else:
+            yield _grid(self._table.columns, self._rows, widths)
+
+
+def column_widths(
+    columns: Sequence[Column], rows: Sequence[tuple[str, ...]], width: int, *, wide_least: int = _WIDE_LEAST
+) -> list[int] | None:
+    """How many cells each column gets; None where figures or short text would have to be broken.
+
+    Only what may be folded gets less than it needs, and not less than `wide_least`; names of columns are folded first.
+    """
+    least, wanted = [], []
+    for number, column in enumerate(columns):
+        content = max((cell_len(row[number]) for row in rows), default=0)
+        name = max((cell_len(word) for word in column.name.split()), default=0)
+        least.append(max(name, min(content, wide_least) if column.wide else content))
+        wanted.append(max(content, cell_len(column.name)))
+    # Between two columns stands one blank of padding and one of the box, and one of the box on either side.
+    spare = width - sum(least) - 2 * len(columns)
+    if spare < 0:
+        return None
+    widths = list(least)
+    # Who needs least is served first: what it does not take is left to those that need more.
+    in_need = sorted(range(len(columns)), key=lambda number: wanted[number] - least[number])
+    for served, number in enumerate(in_need):
+        more = min(wanted[number] - least[number], spare // (len(columns) - served))
+        widths[number] += more
+        spare -= more
+    return widths
+
+
+def _grid(columns: Sequence[Column], rows: Sequence[tuple[str, ...]], widths: Sequence[int]) -> RichTable:
+    grid = RichTable(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    for column, width in zip(columns, widths, strict=True):
+        grid.add_column(Text(column.name), justify="right" if column.right else "left", overflow="fold", width=width)
+    for row in rows:
+        grid.add_row(*(Text(cell) for cell in row))
+    return grid
+
+
+def _stacked(columns: Sequence[Column], rows: Sequence[tuple[str, ...]], width: int) -> Iterator[RenderableType]:
+    for row in rows:
+        named = [(column.name, cell) for column, cell in zip(columns, row, strict=True) if cell]
+        for number, line in enumerate(_filled(named, max(width - _INDENT, 1))):
+            yield Padding(line, (0, 0, 0, 1 if number == 0 else _INDENT))
+    yield Text("")
+
+
+def _filled(named: Sequence[tuple[str, str]], width: int) -> Iterator[Text]:
+    """Names and values, as many on a line as fit: none is broken that fits on a line of its own."""
+    line = Text(overflow="fold")
+    for number, (name, value) in enumerate(named):
+        pair = Text.assemble((name, "dim"), " " if name else "", (value, "bold" if number == 0 else ""))
+        pair.append("," if number < len(named) - 1 else "")
+        if line.cell_len and line.cell_len + 1 + pair.cell_len > width:
+            yield line
+            line = Text(overflow="fold")
+        if line.cell_len:
+            line.append(" ")
+        line.append_text(pair)
+    if line.cell_len:
+        yield line
