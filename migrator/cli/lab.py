@@ -13,8 +13,9 @@ from migrator.cli.context import Invocation, run_to_end, verb
 from migrator.cli.documents import churn_document, lab_document
 from migrator.cli.options import SIZE
 from migrator.cli.present import present
-from migrator.domain.errors import ExitCode
+from migrator.domain.errors import ExitCode, UsageError
 from migrator.domain.lab import LabKind, LabSpec, VolumeType
+from migrator.domain.paths import show
 from migrator.stages.lab.churn import ChurnSummary, lab_churn
 from migrator.stages.lab.down import lab_down
 from migrator.stages.lab.machine import why_no_cluster
@@ -145,7 +146,12 @@ def churn_command(
     """Write, rename, link and delete in users' trees until stopped, with a journal of every path."""
     state = read_record(os.fsencode(directory.absolute()))
     where = os.fsencode(journal.absolute()) if journal else state.spec.directory + b"/churn.jsonl"
-    chosen = tuple(os.fsencode(tree) for tree in trees) or state.trees
+    chosen = tuple(os.fsencode(tree).strip(b"/") for tree in trees) or state.trees
+    if unknown := [tree for tree in chosen if tree not in state.trees]:
+        raise UsageError(
+            f"the lab in {directory} has no user tree {', '.join(map(show, unknown))}",
+            hint=f"it has {len(state.trees)}, the first is {show(state.trees[0])}" if state.trees else "it is not up",
+        )
 
     async def work() -> ChurnSummary:
         stop = asyncio.Event()

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from migrator.domain.paths import show
 from migrator.domain.units import GIB, KIB, MIB
 
 SUBNET_OCTETS = range(1, 255)
@@ -164,6 +165,13 @@ class LabSpec:
         if self.volume_type is not VolumeType.DISTRIBUTE and self.hosts % 3:
             found.append(f"a volume of type {self.volume_type} needs a multiple of 3 hosts")
         return tuple(found)
+
+
+def down_command(directory: bytes) -> str:
+    """The command that takes down the lab in a directory, for people: it names the directory also where it is the usual
+    one, because more than one lab may be up. Its path holds no blanks (`LabSpec.mistakes`).
+    """
+    return f"migrator lab down --dir {show(directory)}"
 
 
 def _directory_digest(directory: bytes) -> bytes:

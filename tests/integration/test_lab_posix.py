@@ -1,6 +1,7 @@
 """The lab of plain directories, and users at work: everything that differs afterwards is in the journal."""
 
 import asyncio
+import json
 import os
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import pytest
 from migrator.adapters.executors.process import LocalProcesses
 from migrator.domain.errors import Refused, UsageError
 from migrator.domain.lab import LabKind, LabPhase, LabSpec, LabState
+from migrator.stages.lab import gluster_wrapper
 from migrator.stages.lab.churn import ChurnSummary, lab_churn
 from migrator.stages.lab.churn_journal import read_journal
 from migrator.stages.lab.down import aside_name, lab_down
@@ -187,6 +189,47 @@ def test_a_churn_stops_when_it_is_told_and_keeps_its_rate(scratch: Path) -> None
     # One operation at once, then one for each tenth of a second that the clock shows.
     assert sum(summary.operations.values()) == 5
     assert read_journal(os.fsencode(scratch / "journal")).operations <= 5
+
+
+def test_a_churn_of_what_is_not_there_is_a_usage_error(scratch: Path) -> None:
+    state = bring_up(scratch / "lab", files=40)
+    with pytest.raises(UsageError, match="home/nope is no directory"):
+        churn(replace(state, trees=(b"home/nope",)), scratch / "journal", 1)
+    assert not (scratch / "journal").exists()
+    with pytest.raises(UsageError, match="there is no directory above it"):
+        churn(state, scratch / "nowhere" / "journal", 1)
+
+
+def test_a_tree_that_the_lab_has_not_is_a_usage_error_of_the_command(scratch: Path) -> None:
+    state = bring_up(scratch / "lab", files=40)
+    lab = ("lab", "churn", "--dir", str(scratch / "lab"), "--operations", "1")
+    done = call(*lab, "--tree", "home/nope")
+    assert done.returncode == 2, done.stderr
+    assert "has no user tree home/nope" in done.stderr
+    done = call(*lab, "--tree", os.fsdecode(state.trees[0]) + "/")
+    assert done.returncode == 0, done.stderr
+
+
+def test_whatever_names_the_way_down_names_the_labs_own_directory(scratch: Path) -> None:
+    directory = scratch / "lab"
+    down = f"migrator lab down --dir {directory}"
+    state = bring_up(directory, files=40)
+    assert down in Path(os.fsdecode(state.site_file)).read_text(encoding="utf-8")
+    with pytest.raises(Refused) as caught:
+        bring_up(directory)
+    assert down in caught.value.hint
+    (directory / "bin").mkdir()
+    wrapper = directory / "bin" / "gluster"
+    wrapper.write_bytes(Path(gluster_wrapper.__file__).read_bytes())
+    record = json.loads((directory / "lab.json").read_text(encoding="ascii"))
+    (directory / "lab.json").write_text(json.dumps(record | {"hosts": [{"holder_pid": None, "namespace": "none"}]}))
+    done = subprocess.run([sys.executable, "-IS", wrapper], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert down in done.stderr
+
+
+def call(*arguments: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run([sys.executable, "-m", "migrator", *arguments], capture_output=True, text=True, check=False)
 
 
 class CountingClock:

@@ -3,11 +3,13 @@
 import asyncio
 import os
 import random
+import stat
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from migrator.domain.paths import is_beneath, join, parent
+from migrator.domain.errors import UsageError
+from migrator.domain.paths import is_beneath, join, parent, show
 from migrator.domain.units import KIB
 from migrator.ports.clock import Clock
 from migrator.stages.lab.churn_index import ChurnIndex
@@ -42,8 +44,10 @@ async def lab_churn(
 
     Only regular files whose names all lie in the trees are touched, and directories that the churn has made itself are
     renamed and removed. Each operation is in the journal (appended to) before it is done; the one under way when it is
-    stopped is done to its end. What the file system refuses is counted. Raises OSError where a tree cannot be read.
+    stopped is done to its end. What the file system refuses is counted. Raises UsageError for a tree or a place of the journal that
+    is not there, OSError where a tree cannot be read.
     """
+    _check(root, trees, journal)
     index = await asyncio.to_thread(ChurnIndex, root, trees)
     started_s = clock.monotonic_s()
     done: Counter[str] = Counter()
@@ -60,6 +64,25 @@ async def lab_churn(
             refused += not worked
             count += 1
     return ChurnSummary(operations=dict(done), refused=refused, duration_s=clock.monotonic_s() - started_s)
+
+
+def _check(root: bytes, trees: Sequence[bytes], journal: bytes) -> None:
+    for tree in trees:
+        if not _is_directory(join(root, tree)):
+            raise UsageError(
+                f"{show(tree)} is no directory of {show(root)}",
+                cause="it is no user tree of this lab, or the lab is not up",
+                hint="name a tree as in `home/alice`, without the lab's own path",
+            )
+    if not _is_directory(parent(journal) or b"/"):
+        raise UsageError(f"the journal {show(journal)} cannot be made: there is no directory above it")
+
+
+def _is_directory(path: bytes) -> bool:
+    try:
+        return stat.S_ISDIR(os.lstat(path).st_mode)
+    except OSError:
+        return False
 
 
 async def _to_the_end(step: Callable[[], tuple[str, bool]]) -> tuple[str, bool]:

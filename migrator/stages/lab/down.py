@@ -2,11 +2,12 @@
 
 import os
 import signal
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
 
 from migrator.domain.errors import Refused, ToolFailed
-from migrator.domain.lab import LabPhase, LabState
+from migrator.domain.lab import LabPhase, LabState, down_command
 from migrator.domain.mounts import Mount
 from migrator.domain.paths import show
 from migrator.ports.clock import Clock
@@ -55,19 +56,29 @@ async def lab_down(directory: bytes, processes: Processes, clock: Clock) -> bool
     # The mount's client first: unmounting what hangs waits for it in the kernel (seen: 52 s, with bricks that hung).
     await _end_processes(state, processes, clock)
     for mounted in mounts_beneath(directory):
-        await _unmount(mounted, tools, clock)
+        await _unmount(mounted, directory, tools, clock)
     for name in state.namespaces:
         if namespace_exists(name):
             await tools.run("ip", "netns", "delete", name)
     for device in loops_beneath(directory):
         await tools.attempt("losetup", "--detach", device)  # most go by themselves, with their mount
-    await until(lambda: _nothing_left(directory), clock=clock, deadline_s=_DEADLINE_S)
+    await _until(lambda: _nothing_left(directory), directory, clock, _DEADLINE_S)
     _path(directory).rename(_path(aside_name(directory, state.token)))
     _remove_what_is_aside(directory)
     return True
 
 
-async def _unmount(mounted: Mount, tools: LabTools, clock: Clock) -> None:
+async def _until(check: Callable[[], Awaitable[str | None]], directory: bytes, clock: Clock, deadline_s: float) -> None:
+    await until(
+        check,
+        clock=clock,
+        deadline_s=deadline_s,
+        cause="somebody has a file or a shell open in the lab, or this machine is very busy",
+        hint=f"end what uses the lab, then call `{down_command(directory)}`: it may be called again",
+    )
+
+
+async def _unmount(mounted: Mount, directory: bytes, tools: LabTools, clock: Clock) -> None:
     if mounted.filesystem.startswith("fuse"):
         # What somebody still has open there leads nowhere.
         await tools.attempt("umount", "--lazy", mounted.point, timeout_s=_UNMOUNT_TIMEOUT_S)
@@ -79,7 +90,7 @@ async def _unmount(mounted: Mount, tools: LabTools, clock: Clock) -> None:
             None if completed.exit_code == 0 else f"{show(mounted.point)} is in use by a process that is not the lab's"
         )
 
-    await until(unmounted, clock=clock, deadline_s=_UNMOUNT_DEADLINE_S)
+    await _until(unmounted, directory, clock, _UNMOUNT_DEADLINE_S)
 
 
 async def _nothing_left(directory: bytes) -> str | None:
@@ -102,7 +113,7 @@ async def _end_processes(state: LabState, processes: Processes, clock: Clock) ->
                 continue
         return f"process {others[0]} does not end" if others else None
 
-    await until(all_ended, clock=clock, deadline_s=_DEADLINE_S)
+    await _until(all_ended, state.spec.directory, clock, _DEADLINE_S)
 
 
 def _remove_what_is_aside(directory: bytes) -> None:

@@ -28,7 +28,8 @@ def main(arguments: list[str]) -> str:
     if pid is not None and _same_namespace(pid, host["namespace"]):
         namespaces = ["--target", str(pid), "--net", "--mount", "--uts"]
         os.execvp("nsenter", ["nsenter", *namespaces, "--", "gluster", *arguments])  # noqa: S606, S607 (is the command)
-    return "this lab is not up: take it down and up again (migrator lab down, migrator lab up)"
+    again = f"migrator lab down --dir {directory}; migrator lab up --dir {directory}"
+    return f"this lab is not up: take it down and up again ({again})"
 
 
 if __name__ == "__main__":

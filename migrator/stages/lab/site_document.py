@@ -3,7 +3,7 @@
 import json
 import os
 
-from migrator.domain.lab import LabKind, LabState
+from migrator.domain.lab import LabKind, LabState, down_command
 
 
 def site_document(state: LabState) -> str:
@@ -18,7 +18,7 @@ def site_document(state: LabState) -> str:
     }
     if state.spec.kind is LabKind.GLUSTER:
         sections["source"] |= {"volume": state.spec.volume, "via": "mount", "gluster": _text(state.gluster)}
-    lines = [f"# A lab in {_text(state.spec.directory)!r}; `migrator lab down` removes it."]
+    lines = [f"# A lab in {_text(state.spec.directory)!r}; `{down_command(state.spec.directory)}` removes it."]
     for name, keys in sections.items():
         lines += ["", f"[{name}]", *(f"{key} = {json.dumps(value)}" for key, value in keys.items())]
     return "\n".join(lines) + "\n"

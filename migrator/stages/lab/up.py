@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from migrator.domain.errors import Refused, UsageError
-from migrator.domain.lab import LabKind, LabPhase, LabSpec, LabState
+from migrator.domain.lab import LabKind, LabPhase, LabSpec, LabState, down_command
 from migrator.domain.paths import show
 from migrator.domain.units import DAY_S, several
 from migrator.ports.clock import Clock
@@ -63,7 +63,7 @@ def _check(spec: LabSpec) -> None:
         raise Refused(
             f"{show(spec.directory)} is there already and not empty",
             cause="a lab is up there, or its `up` was killed",
-            hint="take it down first (`migrator lab down`), or choose another directory",
+            hint=f"take it down first (`{down_command(spec.directory)}`), or choose another directory",
         )
     if not path.parent.is_dir():
         raise UsageError(f"{show(spec.directory)} cannot be made: there is no directory above it")

@@ -10,18 +10,25 @@ from migrator.ports.clock import Clock
 _POLL_S = 0.1
 
 
-async def until(check: Callable[[], Awaitable[str | None]], *, clock: Clock, deadline_s: float) -> None:
+async def until(
+    check: Callable[[], Awaitable[str | None]],
+    *,
+    clock: Clock,
+    deadline_s: float,
+    cause: str = "this machine is very busy, or Gluster is broken",
+    hint: str = "give the command again when less is going on here",
+) -> None:
     """Look again and again until the check says None; what it says otherwise is why it is not so yet.
 
-    Raises ToolFailed with the last reason when the deadline has passed.
+    Raises ToolFailed with the last reason, and with that cause and hint, when the deadline has passed.
     """
     end_s = clock.monotonic_s() + deadline_s
     while (reason := await check()) is not None:
         if clock.monotonic_s() > end_s:
             raise ToolFailed(
                 f"{reason}, after {deadline_s:.0f} s of waiting",
-                cause="this machine is very busy, Gluster is broken, or somebody has a file or a shell open in the lab",
-                hint="end what uses the lab, then call `migrator lab down`: it may be called again",
+                cause=cause,
+                hint=hint,
             )
         await clock.sleep(_POLL_S)
 
