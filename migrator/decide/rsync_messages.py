@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 _ESCAPED = re.compile(rb"\\#([0-3][0-7]{2})")
-_SYSTEM_ERROR = re.compile(rb"rsync: \[([A-Za-z]+)\] (.*): [^:]* \((\d+)\)")
+_SYSTEM_ERROR = re.compile(rb"rsync: \[([A-Za-z]+)\] (.*): ([^:]*) \((\d+)\)")
 _ACL_CALL = re.compile(rb"\w+: \w+\((.*), ?ACL_TYPE_[A-Z]+\)(?: failed)?")
 _VANISHED = re.compile(rb"(?:file|directory) has vanished: (\".*\")")
 _VERIFICATION = re.compile(rb"(WARNING|ERROR): (.*) failed verification -- update [a-z ]+?( \(will try again\))?\.")
@@ -58,7 +58,9 @@ class MessageKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """One line. `names` are all that may be the name in it, absolute or relative to the tree; `step` is the jail's."""
+    """One line. `names` are all that may be the name in it, absolute or relative to the tree; `step` is the jail's;
+    `error` is what the text of a system error leaves out: the error's own words.
+    """
 
     kind: MessageKind
     text: bytes
@@ -66,6 +68,7 @@ class Message:
     errno: int | None = None
     names: tuple[bytes, ...] = ()
     step: str = ""
+    error: bytes = b""
 
     @property
     def sets_attributes(self) -> bool:
@@ -109,7 +112,12 @@ def _parse(line: bytes) -> Message:
     if match := _SYSTEM_ERROR.fullmatch(line):
         side = Side.SOURCE if match[1].lower() == b"sender" else Side.TARGET
         return Message(
-            kind=MessageKind.SYSTEM_ERROR, text=match[2], side=side, errno=int(match[3]), names=_names(match[2])
+            kind=MessageKind.SYSTEM_ERROR,
+            text=match[2],
+            side=side,
+            errno=int(match[4]),
+            error=match[3],
+            names=_names(match[2]),
         )
     return Message(kind=MessageKind.UNKNOWN, text=line)
 

@@ -45,6 +45,34 @@ _GONE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 """There is no such path on the source any more, perhaps since something else took the place of a directory above."""
 _SHOWN_LINES = 3
 
+_CALLS = (
+    (b"send_files failed to open", "cannot be opened for reading"),
+    (b"read errors mapping", "cannot be read"),
+    (b"link_stat", "cannot be looked at"),
+    (b"readlink_stat", "cannot be looked at"),
+    (b"opendir", "cannot be listed"),
+    (b"readdir", "cannot be listed"),
+    (b"change_dir", "cannot be entered"),
+    (b"mkstemp", "cannot be made on the target"),
+    (b"recv_generator: mkdir", "cannot be made on the target"),
+    (b"mkdir", "cannot be made on the target"),
+    (b"symlink", "cannot be made on the target"),
+    (b"mknod", "cannot be made on the target"),
+    (b"link ", "cannot be linked on the target"),
+    (b"rename", "cannot be put in its place on the target"),
+    (b"write failed on", "cannot be written on the target"),
+    (b"close failed on", "cannot be written on the target"),
+    (b"failed to set times", "its times cannot be set on the target"),
+    (b"failed to set permissions", "its mode cannot be set on the target"),
+    (b"chown", "its owner cannot be set on the target"),
+    (b"chgrp", "its group cannot be set on the target"),
+    (b"set_acl", "its ACL cannot be set on the target"),
+    (b"rsync_xal_set", "its extended attributes cannot be set on the target"),
+    (b"rsync_xal_get", "its extended attributes cannot be read"),
+    (b"get_acl", "its ACL cannot be read"),
+)
+"""How rsync's messages begin (3.2.7 and 3.5.0), and what that means for the file that they are about."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndedRsync:
@@ -145,7 +173,7 @@ def _stop(ended: EndedRsync, listed: ListedNames, messages: Sequence[Message]) -
         return None
     # Whoever takes known bad files out of the reckoning must not take out another error with them.
     suspects = tuple(failing.values()) if only_files else ()
-    return _outcome(ended, Verdict.STOP, suspects=suspects, stop=found[0], message=_shown(found[1]))
+    return _outcome(ended, Verdict.STOP, suspects=suspects, stop=found[0], message=_shown(ended, found[1]))
 
 
 def _stop_reason(message: Message) -> StopReason | None:
@@ -161,7 +189,7 @@ def _stop_reason(message: Message) -> StopReason | None:
 
 
 def _judge_jail(ended: EndedRsync, listed: ListedNames, message: Message) -> Outcome:
-    text = _shown(message)
+    text = _shown(ended, message)
     reason = stop_reason(message.errno) or (StopReason.DISCONNECTED if message.errno == errno.ESTALE else None)
     if reason is not None:
         return _outcome(ended, Verdict.STOP, stop=reason, message=text)
@@ -179,21 +207,41 @@ def _judge_jail(ended: EndedRsync, listed: ListedNames, message: Message) -> Out
 def _problem(ended: EndedRsync, name: bytes, message: Message) -> FileProblem:
     gone = message.side is Side.SOURCE and message.errno in _GONE
     kind = FileProblemKind.VANISHED if gone else FileProblemKind.BAD
-    return FileProblem(path=join(ended.tree, name), kind=kind, errno=message.errno, reason=_shown(message))
+    return FileProblem(path=join(ended.tree, name), kind=kind, errno=message.errno, reason=_reason(message))
 
 
-def _shown(message: Message) -> str:
+def _reason(message: Message) -> str:
+    """What is wrong with a file, without its name: whoever shows it names the file."""
     if message.kind is MessageKind.UNVERIFIED:
         return "changed while it was copied"
-    text = show(message.text)
-    if message.errno:
-        text += f": {errno.errorcode.get(message.errno, 'error')} ({message.errno})"
-    return text
+    if message.kind is MessageKind.VANISHED:
+        return "gone from the source"
+    if message.kind is not MessageKind.SYSTEM_ERROR:
+        return show(message.text)
+    # What stands before rsync's own first quote is the same for every file.
+    call = message.text.partition(b'"')[0].strip(b" (")
+    words = next((words for begin, words in _CALLS if call.startswith(begin)), None)
+    if words is None:
+        where = "source" if message.side is Side.SOURCE else "target"
+        words = f"rsync failed on the {where} ({show(call)})"
+    return f"{words}: {show(message.error)}"
+
+
+def _shown(ended: EndedRsync, message: Message) -> str:
+    """A message of rsync with the paths beneath the source root, instead of where a stream sees them."""
+    if message.kind is MessageKind.UNVERIFIED:
+        return "changed while it was copied"
+    text = message.text
+    for seen in (ended.source_tree, ended.target_tree):
+        # Names stand in quotes, those of ACLs in brackets.
+        for opening in (b'"', b"("):
+            text = text.replace(opening + seen.rstrip(b"/") + b"/", opening + join(ended.tree, b""))
+    return f"{show(text)}: {show(message.error)}" if message.error else show(text)
 
 
 def _describe(ended: EndedRsync, messages: Sequence[Message]) -> str:
     meaning = EXIT_MEANINGS.get(ended.exit_code, "signal" if ended.exit_code < 0 else "unknown")
-    said = [_shown(message) for message in messages if message.kind is not MessageKind.NOISE]
+    said = [_shown(ended, message) for message in messages if message.kind is not MessageKind.NOISE]
     return "; ".join([f"rsync ended with {ended.exit_code} ({meaning})", *said[-_SHOWN_LINES:]])
 
 

@@ -286,3 +286,44 @@ def test_a_name_that_went_while_it_was_sent_leaves_its_other_names_in_doubt() ->
     gone = b'file has vanished: "/source/a"'
     outcome = _judge(gone, b"a", b"b", b"c", exit_code=24, groups={b"a": 7, b"b": 7, b"c": 8})
     assert {suspect.path for suspect in outcome.suspects} == {TREE + b"/a", TREE + b"/b"}
+
+
+@pytest.mark.parametrize(
+    ("said", "reason"),
+    [
+        (
+            b'rsync: [sender] send_files failed to open "/source/one": Permission denied (13)',
+            "cannot be opened for reading: Permission denied",
+        ),
+        (
+            b'rsync: [receiver] mkstemp "/target/.one.AbCdEf" failed: File name too long (36)',
+            "cannot be made on the target: File name too long",
+        ),
+        (
+            b"rsync: [receiver] set_acl: sys_acl_set_file(/target/one, ACL_TYPE_ACCESS): Operation not supported (95)",
+            "its ACL cannot be set on the target: Operation not supported",
+        ),
+        (
+            b'rsync: [generator] frobnicate "/target/one" failed: Permission denied (13)',
+            "rsync failed on the target (frobnicate): Permission denied",
+        ),
+    ],
+)
+def test_reasons_are_words_without_the_name(said: bytes, reason: str) -> None:
+    outcome = _judge(said + b"\n", b"one")
+    assert [suspect.reason for suspect in outcome.suspects] == [reason]
+
+
+def test_messages_name_paths_beneath_the_source_root() -> None:
+    full = _judge(
+        b'rsync: [receiver] write failed on "/target/runs/one": No space left on device (28)\n',
+        b"runs/one",
+        exit_code=11,
+    )
+    where = TREE.decode() + "/runs/one"
+    assert full.message == f'write failed on "{where}": No space left on device'
+    odd = _judge(
+        b'rsync: [receiver] rename "/target/.a.AbCdEf" -> "/target/a": Device or resource busy (16)\n', exit_code=12
+    )
+    assert "/target" not in odd.message
+    assert f'-> "{TREE.decode()}/a": Device or resource busy' in odd.message
