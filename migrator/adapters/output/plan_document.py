@@ -132,7 +132,7 @@ def _age_table(title: str, every: Sequence[TreeUsage], which: str, *, limit: int
             (
                 usage.tree.user,
                 *(
-                    format_size(sum(bucket.size_bytes for bucket in buckets(usage) if bucket.label == label))
+                    _size(sum(bucket.size_bytes for bucket in buckets(usage) if bucket.label == label))
                     for label in labels
                 ),
             )
@@ -140,6 +140,10 @@ def _age_table(title: str, every: Sequence[TreeUsage], which: str, *, limit: int
         ),
         limit=limit,
     )
+
+
+def _size(size_bytes: int) -> str:
+    return format_size(size_bytes) if size_bytes else NONE
 
 
 def _batches(batches: Sequence[Batch]) -> Block:
@@ -194,9 +198,9 @@ def surprise_kinds(surprises: Sequence[Surprise]) -> Block:
         (
             (
                 kind.value,
-                format_count(len({one.tree for one in found} - {None})),
+                _count(len({one.tree for one in found} - {None})),
                 format_count(sum(one.count for one in found)),
-                format_size(sum(one.size_bytes for one in found)),
+                _size(sum(one.size_bytes for one in found)),
                 _details(found),
                 ", ".join(show(example) for example in [path for one in found for path in one.examples][:_EXAMPLES]),
             )
@@ -204,6 +208,10 @@ def surprise_kinds(surprises: Sequence[Surprise]) -> Block:
         ),
         note="Tree by tree: `migrator report`, or --json." if len(by_kind) < len(surprises) else "",
     )
+
+
+def _count(count: int) -> str:
+    return format_count(count) if count else NONE
 
 
 def _details(found: Sequence[Surprise]) -> str:

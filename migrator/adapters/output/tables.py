@@ -25,7 +25,7 @@ from migrator.adapters.output.document import (
     Table,
     cells,
 )
-from migrator.adapters.output.wording import LINE_CHARACTERS
+from migrator.adapters.output.wording import LINE_CHARACTERS, NONE
 
 _BAR_WIDTH = 30
 _INDENT = 4
@@ -146,7 +146,11 @@ def _grid(columns: Sequence[Column], rows: Sequence[tuple[str, ...]], widths: Se
 
 def _stacked(columns: Sequence[Column], rows: Sequence[tuple[str, ...]], width: int) -> Iterator[RenderableType]:
     for row in rows:
-        named = [(column.name, cell) for column, cell in zip(columns, row, strict=True) if cell]
+        named = [
+            ("" if number == 0 and not column.right else column.name, cell)
+            for number, (column, cell) in enumerate(zip(columns, row, strict=True))
+            if cell not in ("", NONE)
+        ]
         for number, line in enumerate(_filled(named, max(width - _INDENT, 1))):
             yield Padding(line, (0, 0, 0, 1 if number == 0 else _INDENT))
     yield Text("")
