@@ -13,7 +13,7 @@ from migrator.adapters.output.document import (
 )
 from migrator.domain.lab import LabKind, LabState
 from migrator.domain.paths import show
-from migrator.domain.units import format_count, format_duration, format_size
+from migrator.domain.units import format_count, format_duration, format_size, several
 from migrator.stages.init import InitResult
 from migrator.stages.lab.churn import ChurnSummary
 
@@ -45,15 +45,20 @@ def lab_document(state: LabState) -> Document:
     """What a lab is, and what to do with it."""
     pairs = [("source", show(state.source)), ("target", show(state.target)), ("site.toml", show(state.site_file))]
     if state.spec.kind is LabKind.GLUSTER:
-        pairs.insert(
-            0, ("volume", f"{state.spec.volume_type} of {len(state.bricks)} bricks on {len(state.hosts)} hosts")
-        )
+        bricks = several(len(state.bricks), "brick")
+        pairs.insert(0, ("volume", f"{state.spec.volume_type} of {bricks} on {several(len(state.hosts), 'host')}"))
     pairs += [
         ("user trees", format_count(len(state.trees))),
-        ("files", format_count(state.files)),
-        ("bytes", format_size(state.data_bytes)),
+        ("ordinary files", f"{format_count(state.files)}, {format_size(state.data_bytes)}"),
     ]
     blocks: list[Block] = [facts(pairs), *(paragraph(note) for note in state.notes)]
+    if state.spec.odd:
+        blocks.append(
+            paragraph(
+                "The heaviest trees have a directory of odd files besides (names, links, holes, attributes), and a "
+                "little lies outside every tree: `migrator scan` counts those too."
+            )
+        )
     blocks.append(paragraph(f"Next: export MIGRATOR_SITE={show(state.site_file)}; migrator init; migrator doctor"))
     return Document(
         title="Lab",

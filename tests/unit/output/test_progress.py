@@ -2,8 +2,19 @@
 
 import io
 import re
+from dataclasses import replace
 
-from migrator.adapters.output.progress import LINE_INTERVAL_S, ErrorConsole, LineProgress, LiveProgress, open_progress
+import pytest
+from rich.console import Console
+
+from migrator.adapters.output.progress import (
+    LINE_INTERVAL_S,
+    ErrorConsole,
+    LineProgress,
+    LiveProgress,
+    open_progress,
+    view,
+)
 from migrator.adapters.output.wording import NONE
 from migrator.domain.events import Event, EventKind, Severity
 from migrator.domain.progress import RunProgress, ScanProgress, StreamProgress, VerifyProgress
@@ -105,7 +116,7 @@ class TestLines:
         assert stream.getvalue().splitlines() == [
             "batch 3 files: 25.0 %, 1.0 GiB of 4.0 GiB, 50 of 200 files, 1.0 MiB/s, 12 files/s, 2 streams, "
             "time left not known yet, 1 bad file",
-            f"verify batch 3: {NONE}, 1 of 0 paths, 0 B of 0 B read, 2 differences, 1 min 1 s",
+            f"verify batch 3: {NONE}, 1 of 0 paths, 0 B of 0 B compared, content of 0 B read, 2 differences, 1 min 1 s",
             r"00:53:20 warning: chunk 7: bad\x0d\x0anews \x1b[2J\xe2\x80\xae",
         ]
 
@@ -143,6 +154,28 @@ class TestLiveView:
         assert "\x1b[31m" not in written
         assert "\x1b[2J" not in written
         assert "\u202e" not in written
+
+    @pytest.mark.parametrize("width", [80, 140])
+    def test_bar_and_streams_have_lines_of_their_own(self, width: int) -> None:
+        stream = io.StringIO()
+        Console(file=stream, width=width).print(view(run(3)))
+        lines = stream.getvalue().splitlines()
+        assert all(len(line) <= width for line in lines)
+        first = next(number for number, line in enumerate(lines) if "chunk 0" in line)
+        assert set(lines[first - 1].strip()) <= set("-\N{BOX DRAWINGS HEAVY HORIZONTAL}\N{BOX DRAWINGS HEAVY LEFT} ")
+        for number, line in enumerate(lines[first:]):
+            assert line.split()[:3] == [str(number), "chunk", str(number)]
+            assert line.split()[-7:] == ["1", "of", "2", "50.0", "%", "1", "B/s"]
+        # All streams are on one host: its name says nothing.
+        assert "gl1" not in stream.getvalue()
+
+    def test_hosts_are_told_apart(self) -> None:
+        snapshot = run(2)
+        here, there = snapshot.streams
+        stream = io.StringIO()
+        Console(file=stream, width=80).print(view(replace(snapshot, streams=(here, replace(there, host="gl2")))))
+        assert "gl1" in stream.getvalue()
+        assert "gl2" in stream.getvalue()
 
     def test_goes_nowhere_when_nobody_reads(self) -> None:
         console = ErrorConsole(file=Closed(), force_terminal=True, width=80)
