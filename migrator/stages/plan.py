@@ -335,6 +335,13 @@ def _batch(number: int, part: Sequence[TreeUsage], found: WrittenList, cost: Tra
     )
 
 
+def _told(problems: Sequence[str]) -> str:
+    if not problems:
+        return ""
+    more = f" (and {several(len(problems) - 1, 'other problem')})" if len(problems) > 1 else ""
+    return f". {problems[0]}{more}"
+
+
 def _written(plan: Plan, at_s: float) -> Event:
     heaviest = show(plan.ranking[0].tree.path)
     return Event(
@@ -344,6 +351,6 @@ def _written(plan: Plan, at_s: float) -> Event:
         subject=f"plan {plan.name}",
         message=(
             f"{several(len(plan.batches), 'batch', 'batches')} of {several(len(plan.ranking), 'user tree')}, {several(plan.files, 'file')}, "
-            f"{format_size(plan.size_bytes)}; {plan.order} first: {heaviest}"
+            f"{format_size(plan.size_bytes)}; {plan.order} first: {heaviest}{_told(plan.problems)}"
         ),
     )

@@ -161,7 +161,7 @@ async def _build_cluster(state: LabState, tools: LabTools, clock: Clock, done: S
             cluster.start_daemons(state, tools, clock),
         )
     )
-    done(f"{len(state.bricks)} bricks and the management daemons are up")
+    done(f"{several(len(state.bricks), 'brick')} and the management daemons are up")
     await cluster.make_pool(state, tools, clock)
     done("the pool is whole")
     await cluster.make_volume(state, tools, clock)

@@ -10,6 +10,8 @@ from migrator.ports.filesystem import FileSystem
 from migrator.ports.ledger import SiteRecord
 from migrator.stages.run.context import World
 
+TARGET_ROOM = "target room"
+
 
 def read_plan(world: World, request: RunRequest) -> tuple[Plan, SiteRecord]:
     """The plan, provided that it is whole, of this site, known to the ledger, and has the batches that are asked for.
@@ -63,7 +65,7 @@ async def find_problems(
     capacity = await _capacity(world, timeout_s)
     findings.append(
         GuardFinding(
-            guard="target room",
+            guard=TARGET_ROOM,
             problems=capacity_problems(
                 capacity, need.size_bytes, need.inodes, request.inodes_free, request.reserve_bytes
             ),
@@ -95,10 +97,17 @@ async def mount_findings(
 def refuse(batch: Batch, findings: tuple[GuardFinding, ...]) -> None:
     """Raises Refused where a guard speaks against the batch, with every reason."""
     reasons = list(dict.fromkeys(problem for finding in findings for problem in finding.problems))
+    if reasons and all(finding.guard == TARGET_ROOM for finding in findings if finding.problems):
+        raise Refused(
+            f"batch {batch.number} is not copied: {'; '.join(reasons)}",
+            cause="what is left to copy and [transfer] reserve have to fit before the first byte is written",
+            hint="free or add space (or inodes) on the target: `df -h`, `df -i`; or lower [transfer] reserve, or run a "
+            "smaller batch first; then run the same command again",
+        )
     if reasons:
         raise Refused(
             f"batch {batch.number} is not copied: {'; '.join(reasons)}",
-            cause="something is not as it has to be, or could not be looked at, which counts the same",
+            cause="a guard speaks against it; one that cannot be looked at counts the same",
             hint="see `migrator doctor` for the remedy of each, then run the same command again",
         )
 
