@@ -50,7 +50,9 @@ class RunProgress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifyProgress:
-    """How far a verification is."""
+    """How far a verification is. The totals are the plan's, and grow with what came since; a file with several names
+    counts once in the bytes. `digested_bytes` are those of equal files whose content was read on both sides.
+    """
 
     batch: int
     elapsed_s: float
@@ -59,3 +61,4 @@ class VerifyProgress:
     size_bytes: int
     total_bytes: int
     differences: int
+    digested_bytes: int = 0

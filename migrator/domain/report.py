@@ -97,11 +97,12 @@ def _percent(done: int, total: int) -> float | None:
 
 
 class TreeState(StrEnum):
-    """How far one user tree is."""
+    """How far one user tree is. One that needs attention is copied but for what failed each time."""
 
     PLANNED = "planned"
     COPYING = "copying"
     COPIED = "copied"
+    ATTENTION = "needs-attention"
     VERIFIED = "verified"
 
 
@@ -160,10 +161,13 @@ class BatchFacts:
 
 
 class RunLife(StrEnum):
-    """Whether a run lives: `silent` ones have neither ended nor given a sign of life for a while."""
+    """Whether a run lives: `silent` ones have neither ended nor given a sign of life for a while, `killed` ones have
+    not ended either, and their process is gone.
+    """
 
     AT_WORK = "at-work"
     SILENT = "silent"
+    KILLED = "killed"
     ENDED = "ended"
 
 
@@ -268,7 +272,9 @@ class DonePoint:
 class StatusFacts:
     """Now. Everything but `at_s` may be missing: a site begins with nothing. `site` is None before `init`.
 
-    `attention` is cut; `attention_total` is not. `rate` is the last minutes' throughput, None while nothing is copied.
+    `attention` is cut; `attention_total` is not. `rate` is the last minutes' throughput, None while nothing is copied;
+    `last_rate` that of the last minutes in which something was. `verified_content_bytes` are those of the verified
+    bytes whose content was compared, not only their attributes.
     """
 
     at_s: float
@@ -277,10 +283,12 @@ class StatusFacts:
     plan: PlanFacts | None = None
     overall: Tally = field(default_factory=Tally)
     verified: Tally = field(default_factory=Tally)
+    verified_content_bytes: int = 0
     batches: tuple[BatchFacts, ...] = ()
     trees: tuple[TreeFacts, ...] = ()
     estimates: tuple[Estimate, ...] = ()
     rate: ThroughputPoint | None = None
+    last_rate: ThroughputPoint | None = None
     attention: tuple[AttentionFile, ...] = ()
     attention_total: int = 0
     vanished_total: int = 0

@@ -1,7 +1,7 @@
 """What a comparison of both sides found."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 
@@ -51,6 +51,11 @@ class VerificationRecord:
     """The closing facts of one verification. `whole` needs both sides read without error and the source healthy.
 
     `expected` counts, by kind, what the target is known not to keep: no difference, and no silence either.
+
+    `paths` are all that were compared, `files` the regular files among them, `equal_paths` those without a difference.
+    A file with several names counts once in `size_bytes` and `digested_bytes`. `differences_file` lists every
+    difference; `examples` are the first of each kind, and only as long as the verification's result is at hand: they
+    are not in the ledger.
     """
 
     id: int
@@ -70,3 +75,17 @@ class VerificationRecord:
     reasons: tuple[str, ...]
     manifest: str | None
     manifest_digest: str | None
+    files: int = 0
+    equal_paths: int = 0
+    differences_file: str | None = None
+    examples: tuple[Difference, ...] = field(default=(), compare=False)
+
+    @property
+    def percent_content(self) -> float | None:
+        """Share of the bytes whose content was compared, not only their attributes; None where there are no bytes.
+
+        Rounded down: 100 is all of them.
+        """
+        if self.size_bytes <= 0:
+            return None
+        return min(self.digested_bytes * 1000 // self.size_bytes, 1000) / 10

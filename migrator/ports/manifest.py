@@ -56,11 +56,14 @@ class LinkFinding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClosedManifest:
-    """A manifest on disk: the file, its BLAKE2b digest in hexadecimal digits, and how many paths it holds."""
+    """A manifest on disk: the file, its BLAKE2b digest in hexadecimal digits, and how many paths it holds. The list of
+    all differences lies in a file of its own.
+    """
 
     file: str
     digest: str
     rows: int
+    differences_file: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,12 +8,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 from migrator.decide.acl import GROUP_OBJ, MASK, OTHER, USER, USER_OBJ, AclEntry, build_acl
 from migrator.domain.entry import ACL_ACCESS, ACL_DEFAULT, Entry
 from migrator.domain.errors import ExitCode
 from migrator.domain.plan import SurpriseKind
+from migrator.domain.progress import VerifyProgress
 from migrator.domain.site import TargetCapabilities
 from migrator.domain.states import BatchState
 from migrator.domain.units import MIB
@@ -371,3 +373,41 @@ def test_a_source_entry_that_the_listing_missed_is_no_extra(world: World, monkey
     record = world.verify()
     assert (dict(record.differences), record.whole) == ({}, True)
     assert TREE + b"/file" in [row["path"] for row in world.manifest_rows(record)]
+
+
+def test_no_figure_is_more_than_all_there_is(world: World) -> None:
+    """A file with several names counts once, the trees' own directories count, and only what was read counts as read."""
+    (world.tree / "linked").write_bytes(b"x" * 4096)
+    for number in range(3):
+        os.link(world.tree / "linked", world.tree / f"name-{number}")
+    size_bytes = sum({p.stat().st_ino: p.stat().st_size for p in world.tree.rglob("*") if _is_file(p)}.values())
+    world.copy_trees()
+    record = world.verify()
+    assert (record.size_bytes, record.digested_bytes, record.percent_content) == (size_bytes, size_bytes, 100.0)
+    assert record.equal_paths == record.paths
+    assert record.files == record.digested_files
+    last = world.progress.snapshots[-1]
+    assert isinstance(last, VerifyProgress)
+    assert last.paths <= last.total_paths
+    assert last.size_bytes <= last.total_bytes
+    nothing_read = world.verify(world.request(share=0.0))
+    assert (nothing_read.digested_files, nothing_read.digested_bytes, nothing_read.percent_content) == (0, 0, 0.0)
+
+
+def _is_file(path: Path) -> bool:
+    return path.is_file() and not path.is_symlink()
+
+
+def test_the_result_shows_some_differences_and_where_all_are(world: World) -> None:
+    world.copy_trees()
+    for number in range(5):
+        (world.copy / f"more-{number}").touch()
+    record = world.verify()
+    extra = [one.path for one in record.examples if one.kind is DifferenceKind.EXTRA]
+    assert extra == [TREE + b"/more-%d" % number for number in range(3)]
+    assert record.differences_file is not None
+    listed = pq.read_table(record.differences_file).to_pylist()
+    assert sum(row["kind"] == "extra" for row in listed) == 5
+    stored = world.ledger.verifications.latest(record.plan, record.batch)
+    assert stored is not None
+    assert (stored, stored.differences_file, stored.examples) == (record, record.differences_file, ())

@@ -224,7 +224,12 @@ class ParquetDraft:
         self._database.close()
         sync(self._directory)
         file = self._directory / MANIFEST_FILE
-        return ClosedManifest(file=str(file), digest=_file_digest(file), rows=pq.read_metadata(file).num_rows)
+        return ClosedManifest(
+            file=str(file),
+            digest=_file_digest(file),
+            rows=pq.read_metadata(file).num_rows,
+            differences_file=str(self._directory / DIFFERENCES_FILE),
+        )
 
     def abandon(self) -> None:
         """Interrupt a query under way and remove the directory; threads may still call `add`, to no effect."""

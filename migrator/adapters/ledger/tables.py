@@ -281,5 +281,8 @@ verifications = Table(
     _required("reasons", PlainText),
     Column("manifest", PlainText),
     Column("manifest_digest", PlainText),
+    _required("files", Integer),
+    _required("equal_paths", Integer),
+    Column("differences_file", PlainText),
     Index("ix_verifications_plan", "plan", "batch"),
 )

@@ -41,6 +41,8 @@ class SqliteVerifications:
                     digested_files=0,
                     digested_bytes=0,
                     proven_gone=0,
+                    files=0,
+                    equal_paths=0,
                     differences=encode_counts({}),
                     expected=encode_counts({}),
                     whole=0,
@@ -83,6 +85,9 @@ class SqliteVerifications:
                     reasons=encode_words(record.reasons),
                     manifest=record.manifest,
                     manifest_digest=record.manifest_digest,
+                    files=record.files,
+                    equal_paths=record.equal_paths,
+                    differences_file=record.differences_file,
                 )
             )
 
@@ -131,4 +136,7 @@ def _verification(row: Row[Any]) -> VerificationRecord:
         reasons=decode_words(row.reasons),
         manifest=row.manifest,
         manifest_digest=row.manifest_digest,
+        files=row.files,
+        equal_paths=row.equal_paths,
+        differences_file=row.differences_file,
     )

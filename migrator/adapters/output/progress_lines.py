@@ -41,7 +41,8 @@ def snapshot_line(snapshot: Snapshot) -> str:
             parts = [
                 f"verify batch {snapshot.batch}: {share(snapshot.paths, snapshot.total_paths)}",
                 f"{format_count(snapshot.paths)} of {several(snapshot.total_paths, 'path')}",
-                f"{format_size(snapshot.size_bytes)} of {format_size(snapshot.total_bytes)} read",
+                f"{format_size(snapshot.size_bytes)} of {format_size(snapshot.total_bytes)} compared",
+                f"content of {format_size(snapshot.digested_bytes)} read",
                 several(snapshot.differences, "difference"),
                 format_duration(snapshot.elapsed_s),
             ]

@@ -27,6 +27,9 @@ from migrator.ports.progress import Progress
 from migrator.stages.verify.tally import Tally, error_problem
 from migrator.stages.verify.walk import HELD_ENTRIES, TreeComparison
 
+EXAMPLES_PER_KIND = 3
+"""How many differences of each kind are shown with the result; the list beside the manifest has them all."""
+
 _SHOW_EVERY_S = 0.5
 _SUBJECT = "batch {number}"
 
@@ -119,7 +122,7 @@ class _Verification:
         self._event(
             EventKind.VERIFY_STARTED,
             Severity.INFO,
-            f"comparing {several(batch.files + batch.directories, 'path')} of {several(len(batch.trees), 'user tree')}",
+            f"comparing {several(_path_count(batch), 'path')} of {several(len(batch.trees), 'user tree')}",
         )
         name = f"{self._request.plan.name}-batch-{batch.number:04d}-{number:06d}"
         draft = await asyncio.to_thread(self._manifests.create, name, algorithm=self._request.policy.algorithm)
@@ -293,15 +296,18 @@ class _Verification:
             await self._clock.sleep(_SHOW_EVERY_S)
 
     def _show(self, batch: Batch, tally: Tally) -> None:
+        # The plan counts what lies in the trees; what users added since is no more than a whole either.
+        paths, size_bytes = tally.paths, tally.size_bytes
         self._progress.show(
             VerifyProgress(
                 batch=batch.number,
                 elapsed_s=self._clock.monotonic_s() - self._began_s,
-                paths=tally.paths,
-                total_paths=batch.files + batch.directories,
-                size_bytes=tally.size_bytes,
-                total_bytes=batch.size_bytes,
+                paths=paths,
+                total_paths=max(_path_count(batch), paths),
+                size_bytes=size_bytes,
+                total_bytes=max(batch.size_bytes, size_bytes),
                 differences=tally.difference_count,
+                digested_bytes=tally.digested_bytes,
             )
         )
 
@@ -327,6 +333,10 @@ class _Verification:
             reasons=reasons,
             manifest=manifest.file,
             manifest_digest=manifest.digest,
+            files=tally.files,
+            equal_paths=manifest.rows,
+            differences_file=manifest.differences_file,
+            examples=self._manifests.examples(manifest.file, per_kind=EXAMPLES_PER_KIND).differences,
         )
 
     def _set_batch_state(self, state: BatchState, record: VerificationRecord) -> None:
@@ -367,6 +377,11 @@ def _identity(file_system: FileSystem) -> MountIdentity | None:
         return file_system.identity()
     except OSError:
         return None
+
+
+def _path_count(batch: Batch) -> int:
+    """What a verification compares: also the trees' own directories, which a plan does not count."""
+    return batch.files + batch.directories + len(batch.trees)
 
 
 def _next_piece(pieces: Iterator[Sequence[bytes]]) -> Sequence[bytes]:
@@ -429,8 +444,9 @@ def _counts(counter: Counter[str]) -> Mapping[str, int]:
 
 
 def _summary(record: VerificationRecord, manifest: ClosedManifest) -> str:
-    checked = f"{several(record.paths, 'path')} compared, {format_size(record.digested_bytes)} by digest"
-    arrived = f"{format_count(manifest.rows)} are in the manifest"
+    content = f"content of {format_size(record.digested_bytes)} of {format_size(record.size_bytes)}"
+    checked = f"{several(record.paths, 'path')} compared, {content}"
+    arrived = f"{format_count(manifest.rows)} are equal and in the manifest"
     if not record.whole:
         return f"{checked}; not whole: {'; '.join(record.reasons)}"
     total = sum(record.differences.values())

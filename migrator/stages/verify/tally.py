@@ -12,6 +12,25 @@ from migrator.domain.verification import Difference, DifferenceKind
 from migrator.ports.manifest import LinkedPath, ManifestDraft, VerifiedPath
 
 
+class LinkedBytes:
+    """Bytes of files, each counted once however many names it has: every name adds its part of the size.
+
+    Exact where all names of a file are counted, and never more than that. Memory is flat.
+    """
+
+    def __init__(self) -> None:
+        self._by_names: Counter[int] = Counter()
+
+    def add(self, entry: Entry) -> None:
+        """One name of a file."""
+        self._by_names[max(entry.nlink, 1)] += entry.size_bytes
+
+    @property
+    def size_bytes(self) -> int:
+        """The sum so far."""
+        return sum(size_bytes // names for names, size_bytes in self._by_names.items())
+
+
 class Tally:
     """The counters of one verification. Thread-safe; each method may be called by any worker."""
 
@@ -19,13 +38,26 @@ class Tally:
         self._draft = draft
         self._lock = threading.Lock()
         self.paths = 0
-        self.size_bytes = 0
+        self.files = 0
         self.digested_files = 0
-        self.digested_bytes = 0
+        self._compared = LinkedBytes()
+        self._digested = LinkedBytes()
         self.proven_gone = 0
         self.unread = 0
         self.differences: Counter[str] = Counter()
         self.expected: Counter[str] = Counter()
+
+    @property
+    def size_bytes(self) -> int:
+        """What the compared files hold; one with several names counts once."""
+        with self._lock:
+            return self._compared.size_bytes
+
+    @property
+    def digested_bytes(self) -> int:
+        """What those of them hold whose content was read on both sides and is equal."""
+        with self._lock:
+            return self._digested.size_bytes
 
     @property
     def difference_count(self) -> int:
@@ -47,7 +79,7 @@ class Tally:
         with self._lock:
             if digest is not None:
                 self.digested_files += 1
-                self.digested_bytes += source.size_bytes
+                self._digested.add(source)
         self._draft.add(
             verified=() if differences else (VerifiedPath(source=source, digest=digest),),
             differences=differences,
@@ -98,7 +130,8 @@ class Tally:
         with self._lock:
             self.paths += 1
             if source.type is EntryType.FILE:
-                self.size_bytes += source.size_bytes
+                self.files += 1
+                self._compared.add(source)
             self.differences.update(difference.kind.value for difference in differences)
             self.unread += sum(difference.kind is DifferenceKind.UNREADABLE for difference in differences)
             self.expected.update(loss.kind.value for loss in losses)

@@ -108,6 +108,9 @@ def upgrade() -> None:
         sa.Column("reasons", sa.Text(), nullable=False),
         sa.Column("manifest", sa.Text(), nullable=True),
         sa.Column("manifest_digest", sa.Text(), nullable=True),
+        sa.Column("files", sa.Integer(), nullable=False),
+        sa.Column("equal_paths", sa.Integer(), nullable=False),
+        sa.Column("differences_file", sa.Text(), nullable=True),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_verifications")),
     )
     op.create_index("ix_verifications_plan", "verifications", ["plan", "batch"], unique=False)
