@@ -15,6 +15,7 @@ from migrator.adapters.engines.rsync import RsyncEngine
 from migrator.adapters.engines.rsync_program import ask, locate
 from migrator.adapters.executors.activity import ProcActivity
 from migrator.adapters.executors.local import LocalExecutor
+from migrator.adapters.executors.proc import was_at_work
 from migrator.adapters.executors.process import LocalProcesses
 from migrator.adapters.executors.threads import DaemonExecutor, DaemonThreads
 from migrator.adapters.filesystems.gluster import GlusterCommands, GlusterSource
@@ -52,6 +53,11 @@ def let_no_thread_hold(loop: asyncio.AbstractEventLoop) -> None:
 def mounts() -> tuple[Mount, ...]:
     """What is mounted on this machine, now. Raises OSError."""
     return read_mounts()
+
+
+def process_is_gone(pid: int, at_s: float) -> bool:
+    """Whether the process that had this pid at that time is not on this machine any more."""
+    return not was_at_work(pid, at_s)
 
 
 def new_token() -> str:

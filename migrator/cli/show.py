@@ -29,7 +29,7 @@ def status_command(invocation: Invocation, plan_name: str | None) -> ExitCode:
     """How far the migration is, now; works beside a run."""
     wiring = bootstrap.Wiring(open_site(invocation))
     with wiring.ledger(read_only=True) as ledger:
-        status = read_status(ledger, now_s=wiring.clock.now_s(), plan=plan_name)
+        status = read_status(ledger, now_s=wiring.clock.now_s(), plan=plan_name, is_gone=bootstrap.process_is_gone)
     present(invocation, status, status_document(status))
     return ExitCode.DONE
 
@@ -46,7 +46,13 @@ def report_command(invocation: Invocation, plan_name: str | None, output: Path |
     """The status with its history and its proofs, for management."""
     wiring = bootstrap.Wiring(open_site(invocation))
     with wiring.ledger(read_only=True) as ledger:
-        facts = read_report(ledger, wiring.plans(None), now_s=wiring.clock.now_s(), plan=plan_name)
+        facts = read_report(
+            ledger,
+            wiring.plans(None),
+            now_s=wiring.clock.now_s(),
+            plan=plan_name,
+            is_gone=bootstrap.process_is_gone,
+        )
     if output is not None:
         _write(output, facts, report_document(facts))
     present(invocation, facts, report_document(facts, rows=_ROWS_ON_TERMINAL))

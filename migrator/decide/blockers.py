@@ -7,8 +7,10 @@ from migrator.domain.errors import EXIT_CODE_MEANINGS, ExitCode
 from migrator.domain.report import BatchFacts, Blocker, PlanFacts, RunFacts, RunLife, ScanFacts
 from migrator.domain.states import BatchState, ChunkState
 from migrator.domain.units import format_count, format_duration, several
+from migrator.domain.verification import DifferenceKind, VerificationRecord
 
 _GOES_ON = (ExitCode.DONE, ExitCode.ATTENTION)
+_MAY_PASS = (DifferenceKind.CHANGED, DifferenceKind.UNREADABLE, DifferenceKind.UNPROVEN)
 
 
 def blockers(
@@ -84,11 +86,41 @@ def _verification(batch: BatchFacts, subject: str) -> Iterator[Blocker]:
         yield Blocker(
             subject=f"{subject}: cutover",
             on=f"the verification found {several(differences, 'difference')} ({kinds})",
-            hint=f"migrator run --user-batch {batch.number}, then {hint}",
+            hint=after_differences(verification),
         )
     if not verification.whole:
         reasons = "; ".join(verification.reasons[:3]) or "no reason was recorded"
         yield Blocker(subject=f"{subject}: cutover", on=f"the verification is not whole: {reasons}", hint=hint)
+
+
+def after_differences(verification: VerificationRecord) -> str:
+    """What to do about the differences that a verification found; empty where there are none.
+
+    A batch that was copied is not copied again by the same plan, so what changed since takes a new one. What is extra
+    on the target takes a delta pass.
+    """
+    counts = {kind: count for kind, count in verification.differences.items() if count}
+    extra = counts.pop(DifferenceKind.EXTRA.value, 0)
+    again = sum(counts.pop(kind.value, 0) for kind in _MAY_PASS)
+    steps = []
+    if counts:
+        recopy = ""
+        if content := counts.get(DifferenceKind.CONTENT.value, 0):
+            recopy = f" with --recopy ({several(content, 'file differs', 'files differ')} in content, not in size)"
+        steps.append(
+            "for what is missing or differs: `migrator scan`, `migrator plan`, then `migrator run`"
+            f"{recopy} and `migrator verify` by the new plan (the old plan's batch counts as copied)"
+        )
+    if again:
+        steps.append(
+            f"for what changed or could not be read meanwhile: migrator verify --user-batch {verification.batch}"
+        )
+    if extra:
+        steps.append(
+            f"{several(extra, 'path is', 'paths are')} on the target only, most likely deleted or renamed on the source "
+            "since: they stay until a delta pass, which this version does not have"
+        )
+    return "; ".join(steps)
 
 
 def _runs(runs: Sequence[RunFacts]) -> Iterator[Blocker]:
@@ -97,7 +129,13 @@ def _runs(runs: Sequence[RunFacts]) -> Iterator[Blocker]:
         newest.setdefault(run.verb, run)
     for run in newest.values():
         verb = run.verb.split()[0] if run.verb.split() else run.verb
-        if run.life is RunLife.SILENT:
+        if run.life is RunLife.KILLED:
+            yield Blocker(
+                subject=verb,
+                on=f"process {run.pid} was killed: it is gone and did not say how it ended",
+                hint=f"the same command again: it goes on where it was; its log is in {run.directory}",
+            )
+        elif run.life is RunLife.SILENT:
             yield Blocker(
                 subject=verb,
                 on=f"process {run.pid} has given no sign of life for {format_duration(run.silent_s)}: killed, or it hangs",

@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
+from migrator.decide import eta
 from migrator.domain.plan import TransferCost
 from migrator.domain.report import (
     AttentionCount,
@@ -20,7 +21,7 @@ from migrator.domain.report import (
     TreeState,
 )
 from migrator.domain.states import BatchState, ChunkKind, ChunkState, PassState
-from migrator.domain.units import DAY_S, HOUR_S, MINUTE_S, format_duration, several
+from migrator.domain.units import DAY_S, HOUR_S, MINUTE_S, format_duration, format_rate, several
 from migrator.domain.verification import VerificationRecord
 
 SILENT_AFTER_S = 30.0
@@ -45,10 +46,12 @@ _SPANS_S = (
 )
 
 
-def run_life(*, silent_s: float, finished: bool) -> RunLife:
-    """Whether a run lives."""
+def run_life(*, silent_s: float, finished: bool, process_gone: bool = False) -> RunLife:
+    """Whether a run lives. `process_gone`: its process is known not to be there any more."""
     if finished:
         return RunLife.ENDED
+    if process_gone:
+        return RunLife.KILLED
     return RunLife.SILENT if silent_s > SILENT_AFTER_S else RunLife.AT_WORK
 
 
@@ -92,6 +95,8 @@ def _tree(planned: PlannedTree, sums: Sequence[ChunkSum], state: BatchState, fir
         finished = bool(sums) or first.state is PassState.DONE
         copied = finished and all(entry.state is ChunkState.DONE for entry in sums)
         tree_state = TreeState.COPIED if copied else TreeState.COPYING
+        if {entry.state for entry in sums} - {ChunkState.DONE} == {ChunkState.FAILED}:
+            tree_state = TreeState.ATTENTION
         if copied and state is BatchState.VERIFIED:
             tree_state = TreeState.VERIFIED
     return TreeFacts(
@@ -158,6 +163,15 @@ def batch_facts(
     )
 
 
+def verified_content_bytes(batches: Sequence[BatchFacts]) -> int:
+    """How much of the verified batches had its content compared: the rest was compared by attributes only."""
+    return sum(
+        min(batch.verification.digested_bytes, batch.tally.done_bytes)
+        for batch in batches
+        if batch.state is BatchState.VERIFIED and batch.verification is not None
+    )
+
+
 def estimates(
     *,
     now_s: float,
@@ -166,15 +180,22 @@ def estimates(
     measured: TransferCost | None,
     done: Sequence[DonePoint],
     started_at_s: float | None,
+    rate: ThroughputPoint | None = None,
 ) -> tuple[Estimate, ...]:
-    """When the copying will be done: by the cost of files and bytes without a pause, and at the pace so far.
+    """When the copying will be done: at the rate of now (None: nothing is being copied), by the cost of files and bytes
+    without a pause, and at the pace so far.
 
-    Both, because the first one is what the machines can do, and the second what they did, pauses included.
+    Several, because the first ones are what the machines can do, and the last what they did, pauses included. What a
+    plan assumed is said only as long as nothing was measured.
     """
     if tally.total_files <= 0 or (tally.left_files <= 0 and tally.left_bytes <= 0):
         return ()
     found = []
-    cost = measured or planned
+    now = _at_rate(tally, rate)
+    if now is not None:
+        left_s, basis = now
+        found.append(Estimate(left_s=left_s, finish_at_s=now_s + left_s, basis=basis))
+    cost = measured or (planned if now is None else None)
     if cost is not None:
         left_s = (tally.left_files * cost.s_per_file + tally.left_bytes * cost.s_per_byte) / max(cost.streams, 1)
         if left_s > 0:
@@ -188,6 +209,26 @@ def estimates(
         basis = f"at the pace of the last {format_duration(window_s)}, pauses included"
         found.append(Estimate(left_s=left_s, finish_at_s=now_s + left_s, basis=basis))
     return tuple(found)
+
+
+def _at_rate(tally: Tally, rate: ThroughputPoint | None) -> tuple[float, str] | None:
+    """Seconds left and the basis, from what the streams have written of late, whole chunks or not."""
+    if rate is None or rate.busy_s <= 0:
+        return None
+    measured = eta.Rate(
+        files_per_s=rate.rate_files_per_s, bytes_per_s=rate.rate_bytes_per_s, over_s=min(rate.busy_s, rate.span_s)
+    )
+    left = eta.estimate(left_files=tally.left_files, left_bytes=tally.left_bytes, recent=measured, whole=None)
+    if left.left_s is not None:
+        return left.left_s, f"measured in {left.basis}"
+    if tally.left_bytes > 0 and measured.bytes_per_s > 0:
+        # A large file that is under way ends no file for long.
+        speed = f"{format_rate(measured.bytes_per_s)}; no file has ended in that time"
+        return (
+            tally.left_bytes / measured.bytes_per_s,
+            f"measured in the last {format_duration(measured.over_s)}: {speed}",
+        )
+    return None
 
 
 def _pace(now_s: float, done: Sequence[DonePoint], started_at_s: float | None) -> tuple[float, float] | None:

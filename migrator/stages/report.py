@@ -6,7 +6,7 @@ from migrator.domain.plan import Plan
 from migrator.domain.report import DonePoint, ReportFacts, StatusFacts, ThroughputPoint
 from migrator.ports.ledger_facts import ReadableLedger
 from migrator.ports.plans import PlanDocuments
-from migrator.stages.status import read_done, read_status
+from migrator.stages.status import IsGone, read_done, read_status
 
 CHART_POINTS = 240
 """As many spans as a chart on paper can show apart."""
@@ -20,11 +20,19 @@ def read_report(
     plan: str | None = None,
     attention_limit: int = 200,
     events_limit: int = 30,
+    is_gone: IsGone | None = None,
 ) -> ReportFacts:
     """All facts, by the plan that was recorded last, or by the one named. Raises UsageError where that one is not in
     the ledger; a plan document that is gone or was edited is said in the report, and does not stop it.
     """
-    status = read_status(ledger, now_s=now_s, plan=plan, attention_limit=attention_limit, events_limit=events_limit)
+    status = read_status(
+        ledger,
+        now_s=now_s,
+        plan=plan,
+        attention_limit=attention_limit,
+        events_limit=events_limit,
+        is_gone=is_gone,
+    )
     span = ledger.facts.sampled_span()
     throughput: tuple[ThroughputPoint, ...] = ()
     if span is not None:

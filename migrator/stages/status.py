@@ -1,7 +1,8 @@
 """`status`: how far the migration is, now. Reads the ledger only; works at any time, also beside a run."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from migrator.decide.blockers import blockers
 from migrator.decide.progress_facts import (
@@ -12,6 +13,7 @@ from migrator.decide.progress_facts import (
     span_width,
     together,
     tree_facts,
+    verified_content_bytes,
 )
 from migrator.domain.errors import UsageError
 from migrator.domain.plan import TransferCost
@@ -22,15 +24,17 @@ from migrator.domain.report import (
     PassFacts,
     PlanFacts,
     RunFacts,
+    RunLife,
     ScanFacts,
     StatusFacts,
+    ThroughputPoint,
     TreeFacts,
     TreeState,
 )
 from migrator.domain.states import PassKind
 from migrator.domain.units import MINUTE_S
 from migrator.domain.verification import VerificationRecord
-from migrator.ports.ledger import PassRecord
+from migrator.ports.ledger import PassRecord, RunRecord
 from migrator.ports.ledger_facts import ReadableLedger
 
 RATE_WINDOW_S = 5.0 * MINUTE_S
@@ -40,13 +44,24 @@ DONE_POINTS = 400
 """More points than that are not to be seen in a chart."""
 
 _RUNS = 5
+_COPYING_VERB = "run"
+
+IsGone = Callable[[int, float], bool]
+"""Whether a process, by its pid and by when it was at work, is known not to be on this machine any more."""
 
 
 def read_status(
-    ledger: ReadableLedger, *, now_s: float, plan: str | None = None, attention_limit: int = 20, events_limit: int = 10
+    ledger: ReadableLedger,
+    *,
+    now_s: float,
+    plan: str | None = None,
+    attention_limit: int = 20,
+    events_limit: int = 10,
+    is_gone: IsGone | None = None,
 ) -> StatusFacts:
     """All facts of now, by the plan that was recorded last, or by the one named. Raises UsageError where that one is
-    not in the ledger. A site without a scan or a plan has a status too.
+    not in the ledger. A site without a scan or a plan has a status too. Without `is_gone` a killed run is told by its
+    silence alone.
     """
     site = ledger.site.read()
     chosen = _plan(ledger, plan)
@@ -62,7 +77,9 @@ def read_status(
         batches, trees = _batches(ledger, facts.name, passes)
         done = read_done(ledger, facts.name, now_s=now_s, started_at_s=first_start(passes))
     overall = add_up(trees)
-    runs = tuple(_run_facts(ledger, now_s))
+    runs = tuple(_run_facts(ledger, now_s, is_gone))
+    copying = any(run.life is RunLife.AT_WORK and run.verb == _COPYING_VERB for run in runs)
+    rate = _rate(ledger, now_s) if copying else None
     name = None if site is None else site.name
     plan_facts = None if chosen is None else chosen[0]
     return StatusFacts(
@@ -72,6 +89,7 @@ def read_status(
         plan=plan_facts,
         overall=overall,
         verified=add_up(trees, counts=frozenset({TreeState.VERIFIED})),
+        verified_content_bytes=verified_content_bytes(batches),
         batches=batches,
         trees=trees,
         estimates=estimates(
@@ -81,8 +99,10 @@ def read_status(
             measured=ledger.samples.measured_cost(),
             done=done,
             started_at_s=first_start(passes),
+            rate=rate,
         ),
-        rate=together(ledger.facts.throughput(from_s=now_s - RATE_WINDOW_S, to_s=now_s, span_s=RATE_WINDOW_S)),
+        rate=rate,
+        last_rate=rate or _last_rate(ledger),
         attention=tuple(ledger.facts.attention(plan_facts.name, attention_limit)) if plan_facts else (),
         attention_total=sum(batch.attention.bad for batch in batches),
         vanished_total=sum(batch.attention.vanished for batch in batches),
@@ -90,6 +110,17 @@ def read_status(
         events=tuple(ledger.facts.incidents(events_limit)),
         blocked=blockers(site=name, scan=scan, plan=plan_facts, batches=batches, runs=runs),
     )
+
+
+def _rate(ledger: ReadableLedger, until_s: float) -> ThroughputPoint | None:
+    """The throughput of the minutes before a time; None where no stream was at work in them."""
+    point = together(ledger.facts.throughput(from_s=until_s - RATE_WINDOW_S, to_s=until_s, span_s=2.0 * RATE_WINDOW_S))
+    return None if point is None else replace(point, at_s=until_s, span_s=RATE_WINDOW_S)
+
+
+def _last_rate(ledger: ReadableLedger) -> ThroughputPoint | None:
+    span = ledger.facts.sampled_span()
+    return None if span is None else _rate(ledger, span[1])
 
 
 def first_start(passes: Sequence[PassFacts]) -> float | None:
@@ -176,13 +207,22 @@ def _batches(
     return batches, trees
 
 
-def _run_facts(ledger: ReadableLedger, now_s: float) -> list[RunFacts]:
+def _run_facts(ledger: ReadableLedger, now_s: float, is_gone: IsGone | None) -> list[RunFacts]:
+    records = ledger.facts.runs(_RUNS)
+    gone = {record.id for record in records if is_gone is not None and _has_gone(record, is_gone)}
+    if gone:
+        # Once more: one that has just ended in order wrote that down before its process went.
+        records = ledger.facts.runs(_RUNS)
     return [
         RunFacts(
             id=record.id,
             verb=record.verb,
             pid=record.pid,
-            life=run_life(silent_s=now_s - record.heartbeat_at_s, finished=record.finished_at_s is not None),
+            life=run_life(
+                silent_s=now_s - record.heartbeat_at_s,
+                finished=record.finished_at_s is not None,
+                process_gone=record.id in gone,
+            ),
             started_at_s=record.started_at_s,
             silent_s=max(now_s - record.heartbeat_at_s, 0.0),
             finished_at_s=record.finished_at_s,
@@ -191,3 +231,7 @@ def _run_facts(ledger: ReadableLedger, now_s: float) -> list[RunFacts]:
         )
         for record in ledger.facts.runs(_RUNS)
     ]
+
+
+def _has_gone(record: RunRecord, is_gone: IsGone) -> bool:
+    return record.finished_at_s is None and is_gone(record.pid, record.heartbeat_at_s)

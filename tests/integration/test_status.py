@@ -195,14 +195,58 @@ class TestHalfWay:
         assert status.verified.done_bytes == 0
 
     def test_rate_and_pace(self, ledger: SqliteLedger, pass_id: int) -> None:
+        run = ledger.runs.start(verb="run", pid=7, at_s=T0_S, directory="runs/1")
+        ledger.runs.heartbeat(run, T0_S + 125)
         status = read_status(ledger, now_s=T0_S + 130)
         assert status.rate is not None
         # 12 samples a chunk; the first chunk of files and the one of directories share their times.
         assert (status.rate.busy_s, status.rate.size_bytes) == (120.0, 1200)
         assert status.rate.streams == 2.0
-        assert [one.basis for one in status.estimates][1] == "at the pace of the last 2 min 10 s, pauses included"
-        assert status.estimates[1].left_s == pytest.approx(600 / (900 / 130))
-        assert read_status(ledger, now_s=T0_S + 10_000).rate is None
+        # 24 samples with a file of 50 bytes each, in 120 s of work.
+        now, pace = status.estimates
+        assert now.left_s == pytest.approx(600 / (1200 / 120))
+        assert now.basis.startswith("measured in the last 2 min: 10 B/s")
+        assert pace.basis == "at the pace of the last 2 min 10 s, pauses included"
+        assert pace.left_s == pytest.approx(600 / (900 / 130))
+        assert status.rate.span_s == 300.0
+        text = to_markdown(status_document(status)).replace("\\", "")
+        assert "Now: 10 B/s and 0.2 files/s with 2.0 streams, over 2 min of work within 5 min." in text
+
+    def test_now_is_only_said_while_something_is_copied(self, ledger: SqliteLedger, pass_id: int) -> None:
+        run = ledger.runs.start(verb="run", pid=7, at_s=T0_S, directory="runs/1")
+        ledger.runs.finish(run, T0_S + 125, 0)
+        status = read_status(ledger, now_s=T0_S + 130)
+        assert status.rate is None
+        assert status.last_rate is not None
+        assert (status.last_rate.at_s, status.last_rate.size_bytes) == (T0_S + 120, 1200)
+        text = to_markdown(status_document(status)).replace("\\", "")
+        assert "Now:" not in text
+        assert "Nothing is being copied now. Last, until" in text
+        assert "measured in the last" not in text
+
+    def test_a_run_whose_process_is_gone_was_killed(self, ledger: SqliteLedger, pass_id: int) -> None:
+        ledger.runs.start(verb="run", pid=7, at_s=T0_S, directory="runs/1")
+        asked: list[tuple[int, float]] = []
+
+        def is_gone(pid: int, at_s: float) -> bool:
+            asked.append((pid, at_s))
+            return True
+
+        status = read_status(ledger, now_s=T0_S + 1, is_gone=is_gone)
+        assert status.runs[0].life is RunLife.KILLED
+        assert asked == [(7, T0_S)]
+        assert status.rate is None
+        assert "was killed" in status.blocked[0].on
+        assert read_status(ledger, now_s=T0_S + 1, is_gone=lambda *_: False).runs[0].life is RunLife.AT_WORK
+
+    def test_a_run_that_ends_during_the_look_was_not_killed(self, ledger: SqliteLedger, pass_id: int) -> None:
+        run = ledger.runs.start(verb="run", pid=7, at_s=T0_S, directory="runs/1")
+
+        def is_gone(pid: int, at_s: float) -> bool:
+            ledger.runs.finish(run, T0_S + 1, 0)
+            return True
+
+        assert read_status(ledger, now_s=T0_S + 1, is_gone=is_gone).runs[0].life is RunLife.ENDED
 
     def test_report_has_its_history(self, ledger: SqliteLedger, pass_id: int) -> None:
         report = read_report(ledger, OnePlan(PLAN), now_s=T0_S + 130)
@@ -311,7 +355,10 @@ class TestHalfWay:
         report = read_report(ledger, OnePlan(PLAN), now_s=T0_S + 300)
         assert report.status.blocked == ()
         assert (report.status.verified.done_bytes, report.status.verified.done_users) == (1000, 1)
+        assert report.status.verified_content_bytes == 100
         text = to_markdown(report_document(report)).replace("\\", "")
+        assert "the content of 100 B (10.0 %) was compared" in text
+        assert text.count("verified (content of 10.0 %)") == 3
         assert "a sample of 10.0 % of the files, xxh3_128, seed 4" in text
         assert "f00d" in text
         assert "loss-acl" in text

@@ -4,6 +4,7 @@ Everything here is a look that may be out of date when it returns; a process tha
 """
 
 import os
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -15,6 +16,7 @@ TOKEN_VARIABLE = "MIGRATOR_TOKEN"
 
 _ENDED_STATES = (b"Z", b"X", b"x")
 _READ_BYTES = 1 << 20
+_CLOCK_ERROR_S = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +74,19 @@ def lives(identity: ProcessIdentity) -> bool:
         return False
     look = look_at(identity.pid)
     return look is not None and look.start_ticks == identity.start_ticks and not look.ended
+
+
+def was_at_work(pid: int, at_s: float) -> bool:
+    """Whether the process that has this pid now had it at that time too (seconds since the epoch), and has not ended.
+
+    The clock may have been set in between: a pid that was given out anew shortly after counts as the same process.
+    """
+    look = look_at(pid)
+    if look is None or look.ended:
+        return False
+    uptime_s = float(_read(b"/proc/uptime").split()[0])
+    age_s = uptime_s - look.start_ticks / os.sysconf("SC_CLK_TCK")
+    return time.time() - age_s <= at_s + _CLOCK_ERROR_S
 
 
 def session_members(session: int) -> tuple[ProcessIdentity, ...]:

@@ -13,8 +13,11 @@ from migrator.adapters.output.document import (
     paths,
     table,
     text,
+    wide,
 )
-from migrator.adapters.output.wording import NONE, percent, when, yes
+from migrator.adapters.output.wording import NONE, percent, verified_words, when, yes
+from migrator.decide.attention import AFTERWARDS, advice
+from migrator.decide.blockers import after_differences
 from migrator.domain.paths import show
 from migrator.domain.run import BatchSummary, RunSummary
 from migrator.domain.scan import CatalogRecord
@@ -63,7 +66,9 @@ def verification_blocks(record: VerificationRecord) -> Iterator[Block]:
     """The facts of one verification, its differences and its expected losses by kind."""
     policy = record.policy
     digests = f"all files, {policy.algorithm}"
-    if policy.share < 1.0:
+    if policy.share <= 0.0:
+        digests = "no file: attributes only (type, size, times, owner, mode, ACLs)"
+    elif policy.share < 1.0:
         digests = f"a sample of {percent(policy.share * 100)} of the files, {policy.algorithm}, seed {policy.seed}"
     yield facts(
         [
@@ -71,25 +76,49 @@ def verification_blocks(record: VerificationRecord) -> Iterator[Block]:
             ("ended", when(record.finished_at_s)),
             ("took", _took(record.started_at_s, record.finished_at_s)),
             ("paths compared", f"{format_count(record.paths)}, {format_size(record.size_bytes)}"),
-            ("content compared", digests),
+            ("paths equal", f"{format_count(record.equal_paths)} of {format_count(record.paths)}"),
+            ("content to be compared", digests),
             (
-                "content read on both sides",
-                f"{several(record.digested_files, 'file')}, {format_size(record.digested_bytes)}",
+                "content read on both sides and equal",
+                f"{format_count(record.digested_files)} of {several(record.files, 'file')}, "
+                f"{format_size(record.digested_bytes)} of {format_size(record.size_bytes)} "
+                f"({percent(record.percent_content)})",
             ),
+            ("result", _result(record)),
             ("proven gone from the source", format_count(record.proven_gone)),
             ("differences", format_count(sum(record.differences.values()))),
             ("expected losses", format_count(sum(record.expected.values()))),
             ("whole", yes(record.whole)),
             ("manifest", record.manifest or NONE),
             ("digest of the manifest", record.manifest_digest or NONE),
+            ("list of all differences", record.differences_file or NONE),
         ]
     )
     for reason in record.reasons:
         yield paragraph(f"Not whole: {reason}", alert=True)
     if any(record.differences.values()):
         yield _counts("Differences by kind", record.differences)
+        if record.examples:
+            yield table(
+                "The first differences of each kind",
+                [text("kind"), paths("path"), paths("source"), paths("target")],
+                ((one.kind.value, show(one.path), one.source, one.target) for one in record.examples),
+            )
+        yield paragraph(
+            "As long as users work on the source, what they change after their files were copied is a difference: "
+            "that is expected until the cutover."
+        )
+        yield paragraph(f"What next: {after_differences(record)}.")
     if any(record.expected.values()):
         yield _counts("Expected: what the target is known not to keep", record.expected)
+
+
+def _result(record: VerificationRecord) -> str:
+    if not record.whole:
+        return "not whole: it proves nothing"
+    if any(record.differences.values()):
+        return "not verified: there are differences"
+    return verified_words(record.percent_content)
 
 
 def run_document(summary: RunSummary) -> Document:
@@ -144,9 +173,10 @@ def _batch(batch: BatchSummary, *, dry_run: bool) -> Iterator[Block]:
     if batch.bad:
         yield table(
             "Files that need attention",
-            [paths("path"), paths("reason")],
-            ((show(problem.path), problem.reason) for problem in batch.bad),
+            [paths("path"), paths("reason"), wide("next step")],
+            ((show(problem.path), problem.reason, advice(problem)) for problem in batch.bad),
             limit=BAD_ROWS,
+            note=AFTERWARDS,
         )
 
 

@@ -7,13 +7,14 @@ from migrator.adapters.output.plan_document import emptying_table, ranking_block
 from migrator.adapters.output.record_document import verification_blocks
 from migrator.adapters.output.status_document import (
     attention_table,
-    batch_table,
+    batch_blocks,
     blocker_table,
     event_table,
     progress_section,
     run_table,
     scan_blocks,
     tree_table,
+    with_streams,
 )
 from migrator.adapters.output.wording import percent, when
 from migrator.domain.report import ReportFacts
@@ -38,8 +39,8 @@ def _sections(report: ReportFacts, rows: int | None) -> Iterator[Section]:
     charts = (*throughput_charts(report), *done_charts(report))
     yield Section(title="Throughput", blocks=charts or (paragraph("Nothing has been copied yet."),))
     if status.batches:
-        yield Section(title="Batches", blocks=(batch_table(status.batches),))
-        yield Section(title="Users", blocks=(tree_table(status.trees, limit=rows),))
+        yield Section(title="Batches", blocks=tuple(batch_blocks(status.batches)))
+        yield Section(title="Users", blocks=(tree_table(status.trees, status.batches, limit=rows),))
     yield Section(title="What was verified, and how", blocks=tuple(_verified(report)))
     if status.attention_total:
         yield Section(
@@ -78,7 +79,7 @@ def throughput_charts(report: ReportFacts) -> Iterator[Block]:
         summary=(
             f"{format_size(copied)} and {several(files, 'file')} were written in {format_duration(busy_s)} of work, "
             f"{mean} on average; the best {format_duration(best.span_s)} reached "
-            f"{format_rate(best.rate_bytes_per_s)} at {when(best.at_s)} with {best.streams:.1f} streams."
+            f"{format_rate(best.rate_bytes_per_s)} at {when(best.at_s)}{with_streams(best)}."
         ),
         points=tuple((point.at_s, point.rate_bytes_per_s) for point in points),
         is_rate=True,

@@ -16,7 +16,8 @@ from migrator.adapters.output.document import (
     text,
     wide,
 )
-from migrator.adapters.output.wording import NONE, percent, when, yes
+from migrator.adapters.output.wording import NONE, percent, verified_words, when, yes
+from migrator.decide.attention import AFTERWARDS, advice
 from migrator.domain.events import Event
 from migrator.domain.paths import show
 from migrator.domain.report import (
@@ -28,13 +29,18 @@ from migrator.domain.report import (
     ScanFacts,
     StatusFacts,
     Tally,
+    ThroughputPoint,
     TreeFacts,
+    TreeState,
 )
-from migrator.domain.states import ChunkState
+from migrator.domain.states import BatchState, ChunkState, PassState
 from migrator.domain.units import format_count, format_duration, format_rate, format_size, several
 from migrator.domain.verification import VerificationRecord
 
 TREE_ROWS = 40
+
+_COUNTED_STREAMS = 0.1
+_MOSTLY = 0.9
 
 
 def status_document(status: StatusFacts, *, tree_rows: int | None = TREE_ROWS) -> Document:
@@ -51,8 +57,8 @@ def _sections(status: StatusFacts, tree_rows: int | None) -> Iterator[Section]:
     if status.blocked:
         yield Section(title="What waits, and on what", blocks=(blocker_table(status.blocked),))
     if status.batches:
-        yield Section(title="Batches", blocks=(batch_table(status.batches),))
-        yield Section(title="Users", blocks=(tree_table(status.trees, limit=tree_rows),))
+        yield Section(title="Batches", blocks=tuple(batch_blocks(status.batches)))
+        yield Section(title="Users", blocks=(tree_table(status.trees, status.batches, limit=tree_rows),))
     if status.attention_total:
         yield Section(
             title="Files that need attention", blocks=(attention_table(status.attention, status.attention_total),)
@@ -77,6 +83,12 @@ def _progress(status: StatusFacts) -> Iterator[Block]:
     tally = status.overall
     yield _bar("copied", tally, "copied")
     yield _bar("verified", status.verified, "verified")
+    if status.verified.done_bytes > status.verified_content_bytes:
+        yield paragraph(
+            f"Of the verified bytes the content of {format_size(status.verified_content_bytes)} "
+            f"({percent(_rounded_down(status.verified_content_bytes, status.verified.done_bytes))}) was compared on "
+            "both sides; of the rest the attributes only (type, size, times, owner, mode, ACLs)."
+        )
     yield table(
         "Done and left",
         [text(""), figure("total"), figure("done"), figure("left"), figure("done, %"), figure("verified")],
@@ -108,11 +120,11 @@ def _progress(status: StatusFacts) -> Iterator[Block]:
         ],
         note=f"Counted by the plan {status.plan.name} of {when(status.plan.created_at_s)}.",
     )
-    rate = status.rate
-    if rate is not None:
+    if status.rate is not None:
+        yield paragraph(f"Now: {_rate(status.rate)}.")
+    elif status.last_rate is not None:
         yield paragraph(
-            f"Now: {format_rate(rate.rate_bytes_per_s)} and {rate.rate_files_per_s:,.1f} files/s "
-            f"with {rate.streams:.1f} streams, over the last {format_duration(rate.span_s)}."
+            f"Nothing is being copied now. Last, until {when(status.last_rate.at_s)}: {_rate(status.last_rate)}."
         )
     if status.estimates:
         yield table(
@@ -129,6 +141,23 @@ def _progress(status: StatusFacts) -> Iterator[Block]:
             f"{several(status.vanished_total, 'listed file')} had been deleted by their users before their turn came: "
             "that is normal."
         )
+
+
+def _rate(rate: ThroughputPoint) -> str:
+    words = f"{format_rate(rate.rate_bytes_per_s)} and {rate.rate_files_per_s:,.1f} files/s{with_streams(rate)}"
+    span = format_duration(rate.span_s)
+    if rate.busy_s < rate.span_s * _MOSTLY:
+        return f"{words}, over {format_duration(rate.busy_s)} of work within {span}"
+    return f"{words}, over {span}"
+
+
+def with_streams(point: ThroughputPoint) -> str:
+    """How many streams there were on average; empty where they were too short to be counted."""
+    return f" with {point.streams:.1f} streams" if point.streams >= _COUNTED_STREAMS else ""
+
+
+def _rounded_down(part: int, whole: int) -> float | None:
+    return part * 1000 // whole / 10 if whole > 0 else None
 
 
 def _bar(label: str, tally: Tally, done: str) -> Bar:
@@ -148,6 +177,32 @@ def blocker_table(blocked: Sequence[Blocker]) -> Block:
         [paths("what waits"), paths("on what"), wide("what to do")],
         [(one.subject, one.on, one.hint) for one in blocked],
     )
+
+
+def batch_blocks(batches: Sequence[BatchFacts]) -> Iterator[Block]:
+    """How far every batch is, and what the newest verifications found to be equal."""
+    yield batch_table(batches)
+    differing = [
+        batch.verification for batch in batches if batch.verification and any(batch.verification.differences.values())
+    ]
+    for record in differing:
+        yield paragraph(
+            f"Batch {record.batch}: {equal_words(record)}. All differences: {record.differences_file or NONE}"
+        )
+    if differing:
+        yield paragraph(WHY_DIFFERENCES)
+
+
+WHY_DIFFERENCES = (
+    "A batch counts as verified when no path differs. As long as users work on the source, what they change after "
+    "their files were copied is a difference: that is expected until the cutover."
+)
+
+
+def equal_words(record: VerificationRecord) -> str:
+    """How many of the compared paths are equal."""
+    share = percent(_rounded_down(record.equal_paths, record.paths))
+    return f"{format_count(record.equal_paths)} of {several(record.paths, 'path')} equal ({share})"
 
 
 def batch_table(batches: Sequence[BatchFacts]) -> Block:
@@ -173,7 +228,7 @@ def _batch_row(batch: BatchFacts) -> tuple[str, ...]:
     tally = batch.tally
     return (
         str(batch.number),
-        batch.state.value,
+        _batch_state(batch),
         format_count(tally.total_users),
         format_size(tally.total_bytes),
         format_size(tally.left_bytes),
@@ -186,17 +241,28 @@ def _batch_row(batch: BatchFacts) -> tuple[str, ...]:
     )
 
 
+def _batch_state(batch: BatchFacts) -> str:
+    if batch.state is BatchState.VERIFIED:
+        return verified_words(batch.verification.percent_content if batch.verification else None)
+    if batch.state is BatchState.SEEDED and (batch.attention.bad or batch.chunks.get(ChunkState.FAILED, 0)):
+        return f"{batch.state.value}, needs attention"
+    if batch.passes and batch.passes[-1].state is PassState.STOPPED:
+        return f"{batch.state.value}, stopped"
+    return batch.state.value
+
+
 def _verdict(verification: VerificationRecord | None) -> str:
     if verification is None:
         return NONE
     differences = sum(verification.differences.values())
     if differences:
-        return several(differences, "difference")
+        return f"{several(differences, 'difference')}, {equal_words(verification)}"
     return when(verification.finished_at_s) if verification.whole else "not whole"
 
 
-def tree_table(trees: Sequence[TreeFacts], *, limit: int | None) -> Block:
+def tree_table(trees: Sequence[TreeFacts], batches: Sequence[BatchFacts], *, limit: int | None) -> Block:
     """How far every user tree is, in the plan's order of weight."""
+    by_number = {batch.number: batch for batch in batches}
     columns = [
         figure("rank"),
         paths("user"),
@@ -215,7 +281,7 @@ def tree_table(trees: Sequence[TreeFacts], *, limit: int | None) -> Block:
             tree.tree.user,
             show(tree.tree.path),
             str(tree.batch),
-            tree.state.value,
+            _tree_state(tree, by_number.get(tree.batch)),
             format_size(tree.tally.total_bytes),
             format_size(tree.tally.left_bytes),
             percent(tree.tally.percent_bytes),
@@ -227,15 +293,27 @@ def tree_table(trees: Sequence[TreeFacts], *, limit: int | None) -> Block:
     return table("", columns, rows, limit=limit)
 
 
+def _tree_state(tree: TreeFacts, batch: BatchFacts | None) -> str:
+    if tree.state is TreeState.VERIFIED:
+        record = batch.verification if batch is not None else None
+        return verified_words(record.percent_content if record is not None else None)
+    if tree.state is TreeState.ATTENTION:
+        left = tree.tally.left_files
+        return f"copied, {several(left, 'file needs', 'files need')} attention" if left else "copied, needs attention"
+    if tree.state is TreeState.COPYING and batch is not None and batch.passes:
+        return tree.state.value if batch.passes[-1].state is PassState.RUNNING else "stopped"
+    return tree.state.value
+
+
 def attention_table(files: Sequence[AttentionFile], total: int) -> Block:
     """Files that did not arrive, with their reasons."""
     note = f"{several(total, 'file')} in all"
     note += f", the first {len(files):,} are shown." if total > len(files) else "."
     return table(
         "",
-        [figure("batch"), paths("path"), paths("reason")],
-        [(str(one.batch), show(one.problem.path), one.problem.reason) for one in files],
-        note=note,
+        [figure("batch"), paths("path"), paths("reason"), wide("next step")],
+        [(str(one.batch), show(one.problem.path), one.problem.reason, advice(one.problem)) for one in files],
+        note=f"{note} {AFTERWARDS}",
     )
 
 
@@ -289,7 +367,12 @@ def run_table(runs: Sequence[RunFacts]) -> Block:
     return table("", columns, rows)
 
 
-_LIFE = {RunLife.AT_WORK: "at work", RunLife.SILENT: "silent: killed?", RunLife.ENDED: "ended"}
+_LIFE = {
+    RunLife.AT_WORK: "at work",
+    RunLife.SILENT: "silent: killed?",
+    RunLife.KILLED: "killed",
+    RunLife.ENDED: "ended",
+}
 
 
 def event_table(events: Sequence[Event]) -> Block:

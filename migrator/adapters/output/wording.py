@@ -33,6 +33,15 @@ def percent(share: float | None) -> str:
     return NONE if share is None else f"{share:.1f} %"
 
 
+def verified_words(percent_content: float | None) -> str:
+    """`verified`, and of how much the content was compared where that is not all."""
+    if percent_content is None or percent_content >= 100.0:
+        return "verified"
+    if percent_content <= 0.0:
+        return "verified (attributes only)"
+    return f"verified (content of {percent(percent_content)})"
+
+
 def yes(value: bool) -> str:
     """A flag in words."""
     return "yes" if value else "no"

@@ -1,10 +1,12 @@
 """How far, how fast, until when, and what is in the way."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from migrator.decide.blockers import blockers
+from migrator.decide.blockers import after_differences, blockers
 from migrator.decide.progress_facts import (
     SILENT_AFTER_S,
     add_up,
@@ -14,6 +16,7 @@ from migrator.decide.progress_facts import (
     span_width,
     together,
     tree_facts,
+    verified_content_bytes,
 )
 from migrator.domain.errors import ExitCode
 from migrator.domain.plan import TransferCost
@@ -88,7 +91,14 @@ class TestTrees:
         assert facts_of([*done, times]).state is TreeState.COPYING
         assert facts_of(done).state is TreeState.COPIED
         assert facts_of(done, BatchState.VERIFIED).state is TreeState.VERIFIED
-        assert facts_of([chunk_sum(b"t", ChunkState.FAILED)], BatchState.VERIFIED).state is TreeState.COPYING
+        assert facts_of([chunk_sum(b"t", ChunkState.FAILED)], BatchState.VERIFIED).state is TreeState.ATTENTION
+
+    def test_needs_attention_once_only_failed_chunks_are_left(self) -> None:
+        failed, done = chunk_sum(b"t", ChunkState.FAILED), chunk_sum(b"t", ChunkState.DONE)
+        stopped = one_pass(PassState.DONE)
+        found = facts_of([failed, done], BatchState.SEEDED, stopped)
+        assert (found.state, found.tally.left_files, found.tally.done_users) == (TreeState.ATTENTION, 5, 0)
+        assert facts_of([failed, chunk_sum(b"t", ChunkState.PENDING)]).state is TreeState.COPYING
 
     def test_empty_tree_is_copied_with_its_pass(self) -> None:
         assert facts_of([]).state is TreeState.COPYING
@@ -174,10 +184,60 @@ class TestEstimates:
         (found,) = estimates(now_s=now_s, tally=tally, planned=None, measured=None, done=done, started_at_s=0.0)
         assert found.left_s == pytest.approx(1300 / (700 / (7 * day_s)))
 
+    def test_while_something_is_copied_its_rate_counts_and_no_assumption(self) -> None:
+        tally = Tally(total_bytes=9_000, done_bytes=0, total_files=30, done_files=0)
+        rate = ThroughputPoint(at_s=0.0, span_s=300.0, busy_s=10.0, streams=1.0, files=10, size_bytes=1_000)
+        (found,) = estimates(now_s=0.0, tally=tally, planned=COST, measured=None, done=[], started_at_s=None, rate=rate)
+        assert found.left_s == pytest.approx(90.0)
+        assert found.basis.startswith("measured in the last 10 s: 100 B/s and 1 files/s")
+        slower = replace(rate, files=1)
+        (found,) = estimates(
+            now_s=0.0, tally=tally, planned=COST, measured=None, done=[], started_at_s=None, rate=slower
+        )
+        assert found.left_s == pytest.approx(300.0)
+        no_file = replace(rate, files=0)
+        measured = replace(COST, basis="measured here")
+        first, second = estimates(
+            now_s=5.0, tally=tally, planned=COST, measured=measured, done=[], started_at_s=None, rate=no_file
+        )
+        assert first.left_s == pytest.approx(90.0)
+        assert first.finish_at_s == pytest.approx(95.0)
+        assert "no file has ended" in first.basis
+        assert "measured here" in second.basis
+        idle = replace(rate, size_bytes=0)
+        (found,) = estimates(now_s=0.0, tally=tally, planned=COST, measured=None, done=[], started_at_s=None, rate=idle)
+        assert "assumed" in found.basis
+
     def test_nothing_is_said_of_nothing(self) -> None:
         assert self.ask(Tally()) == []
         assert self.ask(Tally(total_bytes=5, done_bytes=5, total_files=1, done_files=1)) == []
         assert self.ask(Tally(total_bytes=5, total_files=1), planned=None) == []
+
+
+def test_content_of_verified_batches_only() -> None:
+    record = replace(verification(), digested_bytes=400, size_bytes=1000, differences={}, whole=True)
+    tally = Tally(total_bytes=1000, done_bytes=1000)
+    facts = BatchFacts(
+        number=1,
+        state=BatchState.VERIFIED,
+        tally=tally,
+        users=(),
+        chunks={},
+        passes=(),
+        forecast_s=0.0,
+        attention=AttentionCount(bad=0, vanished=0),
+        verification=record,
+    )
+    assert verified_content_bytes([facts, replace(facts, state=BatchState.SEEDED)]) == 400
+    more = replace(record, digested_bytes=1500)
+    assert verified_content_bytes([replace(facts, verification=more)]) == 1000
+
+
+@pytest.mark.parametrize(
+    ("digested", "size", "share"), [(0, 10, 0.0), (9_999, 10_000, 99.9), (10, 10, 100.0), (11, 10, 100.0), (0, 0, None)]
+)
+def test_percent_of_the_content_is_rounded_down(digested: int, size: int, share: float | None) -> None:
+    assert replace(verification(), digested_bytes=digested, size_bytes=size).percent_content == share
 
 
 def test_spans_are_as_short_as_fits() -> None:
@@ -278,6 +338,24 @@ class TestBlockers:
             "the verification is not whole: brick down",
         ]
 
+    @pytest.mark.parametrize(
+        ("differences", "said", "not_said"),
+        [
+            ({"missing": 1, "mode": 0}, ("migrator scan", "by the new plan"), ("--recopy", "delta pass")),
+            ({"content": 2}, ("--recopy (2 files differ in content", "by the new plan"), ("delta pass",)),
+            ({"extra": 3}, ("3 paths are on the target only", "delta pass"), ("migrator run", "migrator scan")),
+            ({"changed-while-read": 1}, ("migrator verify --user-batch 1",), ("migrator scan", "delta pass")),
+            ({}, (), ("migrator",)),
+        ],
+    )
+    def test_after_differences_nothing_is_advised_that_copies_nothing(
+        self, differences: dict[str, int], said: tuple[str, ...], not_said: tuple[str, ...]
+    ) -> None:
+        hint = after_differences(replace(verification(), differences=differences))
+        assert all(words in hint for words in said)
+        assert not any(words in hint for words in not_said)
+        assert "run --user-batch" not in hint
+
     def run(self, run_id: int, life: RunLife, exit_code: int | None, verb: str = "run") -> RunFacts:
         return RunFacts(
             id=run_id,
@@ -294,6 +372,9 @@ class TestBlockers:
     def test_runs_by_the_newest_of_each_verb(self) -> None:
         assert self.on(runs=[self.run(2, RunLife.ENDED, 0), self.run(1, RunLife.ENDED, 1)]) == []
         assert self.on(runs=[self.run(2, RunLife.ENDED, 3), self.run(1, RunLife.AT_WORK, None, "scan")]) == []
+        ((_, killed, hint),) = self.on(runs=[self.run(2, RunLife.KILLED, None)])
+        assert killed == "process 4 was killed: it is gone and did not say how it ended"
+        assert hint.startswith("the same command again")
         ((_, silent, _),) = self.on(runs=[self.run(2, RunLife.SILENT, None)])
         assert "process 4" in silent
         assert "1 min 30 s" in silent

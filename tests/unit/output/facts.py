@@ -23,7 +23,7 @@ from migrator.domain.report import (
 from migrator.domain.states import BatchState, ChunkState, PassKind, PassState
 from migrator.domain.transfer import FileProblem, FileProblemKind
 from migrator.domain.tree import UserTree
-from migrator.domain.verification import DigestPolicy, VerificationRecord
+from migrator.domain.verification import Difference, DifferenceKind, DigestPolicy, VerificationRecord
 from tests.contracts.plans import small_plan
 
 AT_S = 1_763_600_000.0
@@ -48,6 +48,17 @@ def verification(text: str = "abc", *, share: float = 1.0) -> VerificationRecord
         reasons=(text,),
         manifest=f"manifests/{text}",
         manifest_digest="f00dfeed",
+        files=990,
+        equal_paths=997,
+        differences_file=f"manifests/{text}/differences.parquet",
+        examples=(
+            Difference(
+                path=f"home/alice/{text}".encode("utf-8", "surrogateescape"),
+                kind=DifferenceKind.MISSING,
+                source="file",
+                target="none",
+            ),
+        ),
     )
 
 

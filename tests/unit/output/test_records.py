@@ -120,11 +120,33 @@ def test_a_catalog_says_why_it_is_not_whole() -> None:
 def test_a_verification_says_what_was_compared() -> None:
     document = verification_document(verification("week1"))
     text = text_of(document)
-    assert "content compared: all files, xxh3_128" in text
-    differences, expected = tables_of(document)
+    assert "content to be compared: all files, xxh3_128" in text
+    assert "900 of 990 files, 512.0 GiB of 1.0 TiB (50.0 %)" in text
+    assert "paths equal: 997 of 1,000" in text
+    assert "list of all differences: manifests/week1/differences.parquet" in text
+    assert "What next: for what is missing" in text
+    differences, first, expected = tables_of(document)
+    assert [row[:2] for row in first.rows] == [("missing", "home/alice/week1")]
     assert differences.rows == (("content", "2"), ("missing", "1"))
     assert expected.rows == (("loss-acl", "5"),)
     assert "a sample of 2.5 % of the files" in text_of(verification_document(verification(share=0.025)))
+
+
+@pytest.mark.parametrize(
+    ("digested_bytes", "said"),
+    [
+        (2**40, "result: verified\n"),
+        (2**39, "result: verified (content of 50.0 %)"),
+        (0, "result: verified (attributes only)"),
+    ],
+)
+def test_verified_says_how_much_content_was_compared(digested_bytes: int, said: str) -> None:
+    record = replace(verification(), differences={}, whole=True, reasons=(), digested_bytes=digested_bytes)
+    assert said in text_of(verification_document(record))
+
+
+def test_no_content_is_no_sample() -> None:
+    assert "no file: attributes only" in text_of(verification_document(verification(share=0.0)))
 
 
 def test_findings_put_failures_first() -> None:
@@ -218,7 +240,8 @@ def test_tables_shorten_paths_and_json_does_not() -> None:
     print_document(Console(file=terminal, width=132), document)
     assert len(terminal.getvalue()) < 4000
     for line in to_markdown(document).splitlines():
-        assert len(line) <= FILE_CHARACTERS + 40
+        # What to do about it stands beside a path.
+        assert len(line) <= FILE_CHARACTERS + 140
     assert "d/" * 200 not in to_html(document)
     assert path.decode() in to_json(run)
 
