@@ -8,6 +8,7 @@ from migrator.domain.errors import ExitCode, Interrupted, MigratorError
 from migrator.domain.events import EventKind, Severity
 from migrator.domain.plan import Batch, Plan
 from migrator.domain.run import BatchSummary, RunRequest, RunStopped, RunSummary
+from migrator.domain.units import several
 from migrator.ports.activity import Activity
 from migrator.ports.blocking import Blocking
 from migrator.ports.catalog import ChunkLists
@@ -83,7 +84,7 @@ async def run_batches(
             exit_code = summary.exit_code
         except asyncio.CancelledError:
             exit_code = ExitCode.INTERRUPTED
-            invocation.say(EventKind.RUN_INTERRUPTED, Severity.WARNING, purpose, f"{purpose} was interrupted")
+            invocation.say(EventKind.RUN_INTERRUPTED, Severity.WARNING, purpose, "interrupted: every stream ended")
             raise Interrupted(
                 f"{purpose} was interrupted: every stream has been ended",
                 hint="the same command goes on where it was",
@@ -113,8 +114,12 @@ async def _copy(
             so_far = RunSummary(run_id=invocation.run_id, directory=directory.path, dry_run=False, batches=tuple(done))
             raise RunStopped(summary.stopped, so_far)
     whole = RunSummary(run_id=invocation.run_id, directory=directory.path, dry_run=False, batches=tuple(done))
-    words = "had been finished before: nothing was copied" if whole.nothing_to_do else "is done"
-    invocation.say(EventKind.RUN_FINISHED, Severity.INFO, subject, f"batch {numbers} {words}")
+    words = "had been finished before: nothing was copied" if whole.nothing_to_do else "copied"
+    bad = sum(len(batch.bad) for batch in done)
+    if bad:
+        words += f"; {several(bad, 'file needs', 'files need')} attention"
+    severity = Severity.WARNING if bad else Severity.INFO
+    invocation.say(EventKind.RUN_FINISHED, severity, subject, f"batch {numbers}: {words}")
     return whole
 
 

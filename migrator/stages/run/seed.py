@@ -182,11 +182,14 @@ class SeedPass:
         if whole:
             self._set_batch(BatchState.SEEDED)
         tally = under_way.tally
+        bad = len(world.ledger.passes.attention(under_way.pass_id))
         message = (
-            f"seed pass over batch {number} {'done' if whole else 'stopped'}: "
-            f"{several(tally.chunks, 'chunk')}, {several(tally.files, 'file')} in this run"
+            f"seed pass over batch {number} {'has gone through' if whole else 'stopped'}: "
+            f"{several(tally.chunks, 'chunk')} and {several(tally.files, 'file')} copied in this run"
         )
-        severity = Severity.INFO if whole else Severity.WARNING
+        if bad:
+            message += f"; {several(bad, 'file needs', 'files need')} attention"
+        severity = Severity.INFO if whole and not bad else Severity.WARNING
         self.invocation.say(EventKind.PASS_FINISHED, severity, f"batch {number}", message)
 
     def _set_batch(self, state: BatchState) -> None:
