@@ -58,10 +58,12 @@ def check_health(health: SourceHealth | None, error: str = "") -> list[Finding]:
     check = "source health"
     if health is None:
         return [failure(check, f"not known: {error}", "look at the volume: `gluster volume status`")]
-    findings = [
-        failure(check, problem, "bring it up; `gluster volume status` and the brick's log tell more")
-        for problem in health_problems(health, health, tasks_count=False)
-    ]
+    fix = (
+        "bring it up; `gluster volume status` and the brick's log tell more"
+        if health.state
+        else "find out why it does not answer: `gluster volume info` on a host of the pool"
+    )
+    findings = [failure(check, problem, fix) for problem in health_problems(health, health, tasks_count=False)]
     tasks = health.state.tasks if health.state else ()
     findings += [
         warning(

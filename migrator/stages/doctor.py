@@ -24,11 +24,13 @@ from migrator.decide.site_checks import (
     check_target_room,
     check_unused_keys,
 )
-from migrator.decide.site_guards import mount_problems
+from migrator.decide.site_guards import kind_problem, mount_problems
+from migrator.decide.site_places import check_catalog_trees, check_globs, check_places, unusable_source
 from migrator.decide.tool_checks import check_confinement, check_gluster, check_python, check_rsync, check_user
+from migrator.decide.trees import TreePattern, choose_trees, parse_patterns
 from migrator.domain.brick import SourceHealth
 from migrator.domain.entry import ACL_ACCESS
-from migrator.domain.errors import ToolFailed
+from migrator.domain.errors import Refused, ToolFailed, UsageError
 from migrator.domain.events import Event, EventKind, Severity
 from migrator.domain.finding import Finding, failure, ok
 from migrator.domain.mounts import Mount, mount_of
@@ -38,6 +40,7 @@ from migrator.ports.clock import Clock
 from migrator.ports.filesystem import FileSystem, SourceFileSystem, TargetFileSystem
 from migrator.ports.ledger import Ledger, SiteRecord
 from migrator.ports.processes import Command, Processes
+from migrator.stages.scan.finding import find_directories
 
 Answer = TypeVar("Answer")
 
@@ -75,8 +78,15 @@ async def examine(world: DoctorWorld) -> tuple[Finding, ...]:
     findings = [*await _tools(world), *check_unused_keys(world.site.without_effect), *_users_map(world.site)]
     findings += _state_directory(world)
     findings.append(check_clock(world.clock.now_s(), _last_event_s(world.ledger)))
-    source_room = await _source(world, record, findings)
-    await _target(world, record, source_room, findings)
+    source, source_room = await _source(world, record, findings)
+    target = await _target(world, record, source_room, findings)
+    sides = (
+        ("source", world.site.source.kind, world.source.root, source),
+        ("target", world.site.target.kind, os.fsencode(world.site.target.mount), target),
+    )
+    # Only what answered is asked for its real path: a mount that hangs must not hang this check.
+    answered = [(side, kind, _real(root)) for side, kind, root, identity in sides if identity is not None]
+    findings += check_places(answered, world.mounts, source, target)
     return tuple(findings)
 
 
@@ -143,22 +153,60 @@ def _last_event_s(ledger: Ledger | None) -> float | None:
     return events[0].at_s if events else None
 
 
-async def _source(world: DoctorWorld, record: SiteRecord | None, findings: list[Finding]) -> Capacity | None:
-    """Add the findings about the source; returns its room, which says what it has in use, where that can be told."""
+async def _source(
+    world: DoctorWorld, record: SiteRecord | None, findings: list[Finding]
+) -> tuple[MountIdentity | None, Capacity | None]:
+    """Add the findings about the source; returns what is mounted, and its room, which says what it has in use, where
+    that can be told.
+    """
     identity, error = await _ask(world, world.source.identity)
     kind = world.site.source.kind
     findings.append(check_mount("source", kind, record.source if record else None, identity, error))
-    health, error = await _health(world)
-    findings += check_health(health, error)
+    if unusable := unusable_source(kind, world.site.source.volume, identity):
+        findings.append(unusable)
+    else:
+        health, error = await _health(world)
+        findings += check_health(health, error)
     if identity is None:
-        return None
+        return identity, None
     findings.append(check_source_acls(shown=await _shows_acls(world, world.source)))
+    if not kind_problem(identity, kind, where="the source"):
+        findings += await _user_trees(world)
     root = _real(world.source.root)
     mount = mount_of(world.mounts, root)
     if mount is None or mount.point != root:
-        return None  # a plain directory: what its disk has in use says nothing
+        return identity, None  # a plain directory: what its disk has in use says nothing
     room, _ = await _ask(world, world.source.capacity)
-    return room
+    return identity, room
+
+
+async def _user_trees(world: DoctorWorld) -> list[Finding]:
+    """Which directories [users] trees makes user trees, as a scan would find them."""
+    users = world.site.users
+    chosen: set[bytes] = set()
+
+    def find() -> tuple[list[tuple[TreePattern, Sequence[bytes]]], str, str]:
+        found: list[tuple[TreePattern, Sequence[bytes]]] = []
+        try:
+            patterns = parse_patterns(users.trees, "[users] trees")
+            found += [(pattern, find_directories(world.source, pattern)) for pattern in patterns]
+            exclude = parse_patterns(users.exclude, "[users] exclude")
+            chosen.update(tree.path for tree in choose_trees(found, exclude, {}))
+        except (UsageError, Refused) as error:
+            return found, error.message, error.hint or "put [users] right in site.toml"
+        return found, "", ""
+
+    answer, error = await _ask(world, find)
+    if answer is None:
+        return [failure("user trees", f"not known: {error}", "mend what is told of the source first")]
+    found, problem, fix = answer
+    matches = [(pattern.text, len(paths)) for pattern, paths in found]
+    findings = check_globs(matches, problem, fix, len(chosen))
+    catalog = world.ledger.scans.latest() if world.ledger is not None else None
+    if catalog is not None and chosen:
+        other = check_catalog_trees(catalog.name, [tree.path for tree in catalog.trees], chosen)
+        findings += [other] if other else []
+    return findings
 
 
 async def _health(world: DoctorWorld) -> tuple[SourceHealth | None, str]:
@@ -184,12 +232,12 @@ async def _shows_acls(world: DoctorWorld, filesystem: FileSystem) -> bool | None
 
 async def _target(
     world: DoctorWorld, record: SiteRecord | None, source_room: Capacity | None, findings: list[Finding]
-) -> None:
+) -> MountIdentity | None:
     identity, error = await _ask(world, world.target.identity)
     kind = world.site.target.kind
     findings.append(check_mount("target", kind, record.target if record else None, identity, error))
     if identity is None:
-        return
+        return None
     room, error = await _ask(world, world.target.capacity)
     findings += check_target_room(
         room,
@@ -200,8 +248,9 @@ async def _target(
     )
     if record is None or world.ledger is None:
         findings.append(failure("target keeps", "not known before `init`", "run `migrator init`, then this again"))
-        return
+        return identity
     findings += await _capabilities(world, world.ledger, record, identity)
+    return identity
 
 
 async def _capabilities(

@@ -148,3 +148,10 @@ def test_a_mount_without_acls_is_told(lab: LabHandle, site: Site, tmp_path: Path
     (said,) = messages(found, "source ACLs", FindingStatus.WARNING)
     assert said.startswith("the mount shows no ACLs")
     assert messages(found, "source mount", FindingStatus.OK)
+
+
+def test_another_volume_than_the_mounted_one_is_told_as_such(lab: LabHandle, site: Site) -> None:
+    init(site)
+    found = doctor(replace(site, source=replace(site.source, volume="vol2")))
+    (said,) = messages(found, "source health", FindingStatus.FAILURE)
+    assert said.startswith(f"[source] volume is vol2, but the mount is of {lab.state.spec.volume}")

@@ -211,3 +211,36 @@ def test_a_target_that_does_not_answer_is_told(tmp_path: Path) -> None:
     found = failures(doctor(site, lambda world: replace(world, blocking=Hanging())))
     assert "no answer within 30 s" in found["target mount"]
     assert "no answer within 30 s" in found["source mount"]
+
+
+def test_plain_directories_on_one_file_system_are_warned_of(tmp_path: Path) -> None:
+    site = make_site(tmp_path)
+    init(site)
+    found = doctor(site)
+    assert [finding.status for finding in found["source place"]] == [FindingStatus.WARNING]
+    assert "is no mount point" in found["source place"][0].message
+    assert "is no mount point" in found["target place"][0].message
+    assert "on one file system" in found["target place"][1].message
+
+
+def test_a_glob_that_matches_nothing_is_a_failure(tmp_path: Path) -> None:
+    site = make_site(tmp_path)
+    assert [finding.message for finding in doctor(site)["user trees"]] == ["1 user tree"]
+    site = replace(site, users=replace(site.users, trees=("home/*", "homes/*")))
+    assert "'homes/*' matches no directory" in failures(doctor(site))["user trees"]
+
+
+def test_user_trees_that_overlap_are_a_failure(tmp_path: Path) -> None:
+    site = make_site(tmp_path)
+    site = replace(site, users=replace(site.users, trees=("home/*", "home")))
+    assert "overlap" in failures(doctor(site))["user trees"]
+
+
+def test_a_gluster_source_that_is_not_mounted_is_to_be_mounted(tmp_path: Path) -> None:
+    site = make_site(tmp_path)
+    site = replace(site, source=replace(site.source, kind="gluster", volume="vol1"))
+    found = doctor(site)
+    (health,) = found["source health"]
+    assert (health.status, health.message) == (FAILURE, "not known: the source is not mounted")
+    assert health.fix == "mount the source first: volume vol1"
+    assert "user trees" not in found

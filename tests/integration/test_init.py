@@ -41,7 +41,7 @@ def make_site(directory: Path, *, source: Path | None = None, target: Path | Non
     source, target = source or directory / "source", target or directory / "target"
     source.mkdir(exist_ok=True)
     target.mkdir(exist_ok=True)
-    (source / "home").mkdir(exist_ok=True)
+    (source / "home" / "ann").mkdir(parents=True, exist_ok=True)
     file = directory / "site.toml"
     file.write_text(
         f'[site]\nname = "one"\n[source]\nkind = "posix"\nmount = "{source}"\n'
