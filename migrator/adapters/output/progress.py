@@ -145,7 +145,8 @@ def view(snapshot: Snapshot) -> RenderableType:
             parts.append(_streams(snapshot))
         case VerifyProgress():
             parts.append(_bar(snapshot.paths, snapshot.total_paths))
-    return Group(*parts)
+    # The cursor waits on a line of its own: the ^C that a terminal echoes must not wrap what is to be drawn over.
+    return Group(*parts, Text(""))
 
 
 def _bar(done: int, total: int) -> Table:
@@ -174,7 +175,7 @@ def _users(snapshot: ScanProgress) -> Table:
 def _streams(snapshot: RunProgress) -> RenderableType:
     # The tree gets what the figures leave; the hosts are told apart only where there are several.
     grid = Table.grid(padding=(0, 2), expand=True)
-    shown = snapshot.streams[:_STREAMS_SHOWN]
+    shown = sorted(snapshot.streams, key=lambda stream: stream.stream)[:_STREAMS_SHOWN]
     several_hosts = len({stream.host for stream in snapshot.streams}) > 1
     grid.add_column(justify="right", no_wrap=True)
     if several_hosts:

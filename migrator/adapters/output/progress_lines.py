@@ -1,5 +1,6 @@
 """Snapshots and events in one line each."""
 
+import re
 from datetime import UTC, datetime
 from typing import assert_never
 
@@ -52,14 +53,21 @@ def snapshot_line(snapshot: Snapshot) -> str:
 
 
 def event_line(event: Event) -> str:
-    """What happened, in one line: `23:30:25 warning: home/alice/x: Input/output error`. A message that begins with the
-    subject stands alone.
+    """What happened, in one line: `23:30:25 warning: home/alice/x: Input/output error`. A message that names the
+    subject itself stands alone.
     """
     at = datetime.fromtimestamp(event.at_s, UTC).strftime("%H:%M:%S")
     severity = "" if event.severity is Severity.INFO else f"{event.severity.value}: "
     subject, message = clean(event.subject), clean(event.message or event.kind.value)
-    parts = [message] if message.startswith(subject) else [subject, message]
+    parts = [message] if _names(message, subject) else [subject, message]
     return f"{at} {severity}{': '.join(shortened(part, LINE_CHARACTERS) for part in parts)}"
+
+
+def _names(message: str, subject: str) -> bool:
+    if message.startswith(subject):
+        return True
+    # `batch 1` in `seed pass over batch 1: ...`; a single word may be in a sentence by chance.
+    return " " in subject and re.search(rf"(?<!\w){re.escape(subject)}(?!\w)", message) is not None
 
 
 def share(done: int, total: int) -> str:

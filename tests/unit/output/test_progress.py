@@ -15,6 +15,7 @@ from migrator.adapters.output.progress import (
     open_progress,
     view,
 )
+from migrator.adapters.output.progress_lines import event_line
 from migrator.adapters.output.wording import NONE
 from migrator.domain.events import Event, EventKind, Severity
 from migrator.domain.progress import RunProgress, ScanProgress, StreamProgress, VerifyProgress
@@ -130,6 +131,20 @@ class TestLines:
             progress.show(scan(1))
 
 
+@pytest.mark.parametrize(
+    ("subject", "message", "line"),
+    [
+        ("batch 1", "seed pass over batch 1: 17 chunks", "seed pass over batch 1: 17 chunks"),
+        ("batch 1", "seed pass over batch 12", "batch 1: seed pass over batch 12"),
+        ("home/a", "home/a: Input/output error", "home/a: Input/output error"),
+        ("a", "is a directory", "a: is a directory"),
+    ],
+)
+def test_the_subject_is_not_said_twice(subject: str, message: str, line: str) -> None:
+    event = replace(EVENT, severity=Severity.INFO, subject=subject, message=message)
+    assert event_line(event) == f"00:53:20 {line}"
+
+
 class TestLiveView:
     def test_shows_streams_and_ends_with_the_last_snapshot(self) -> None:
         stream, clock = Terminal(), SetClock()
@@ -163,7 +178,8 @@ class TestLiveView:
         assert all(len(line) <= width for line in lines)
         first = next(number for number, line in enumerate(lines) if "chunk 0" in line)
         assert set(lines[first - 1].strip()) <= set("-\N{BOX DRAWINGS HEAVY HORIZONTAL}\N{BOX DRAWINGS HEAVY LEFT} ")
-        for number, line in enumerate(lines[first:]):
+        assert not lines[-1].strip()
+        for number, line in enumerate(lines[first:-1]):
             assert line.split()[:3] == [str(number), "chunk", str(number)]
             assert line.split()[-7:] == ["1", "of", "2", "50.0", "%", "1", "B/s"]
         # All streams are on one host: its name says nothing.
