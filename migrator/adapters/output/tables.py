@@ -28,6 +28,8 @@ from migrator.adapters.output.document import (
 from migrator.adapters.output.wording import LINE_CHARACTERS, NONE
 
 _BAR_WIDTH = 30
+_BAR_LEAST_WIDTH = 8
+_BAR_LABEL_WIDTH = 10
 _INDENT = 4
 
 _WIDE_LEAST = 24
@@ -65,14 +67,7 @@ def _block(block: Block) -> Iterator[RenderableType]:
                 grid.add_row(Text(name), Text(value))
             yield Padding(grid, (0, 0, 0, 1))
         case Bar():
-            grid = RichTable.grid(padding=(0, 1))
-            grid.add_column(width=10)
-            grid.add_column(width=_BAR_WIDTH)
-            grid.add_column()
-            grid.add_row(
-                Text(block.label), ProgressBar(total=1.0, completed=block.share, width=_BAR_WIDTH), Text(block.text)
-            )
-            yield Padding(grid, (0, 0, 0, 1))
+            yield Padding(_FittedBar(block), (0, 0, 0, 1))
         case Table():
             yield from _table(block)
         case Chart():
@@ -89,6 +84,24 @@ def _table(block: Table) -> Iterator[RenderableType]:
     yield _Fitted(block)
     if block.note:
         yield Text(block.note, style="dim", overflow="fold")
+
+
+class _FittedBar:
+    """A bar with its words on one line, for which the bar gets shorter on a narrow terminal."""
+
+    def __init__(self, bar: Bar) -> None:
+        self._bar = bar
+
+    def __rich_console__(self, _: Console, options: ConsoleOptions) -> RenderResult:
+        left = options.max_width - _BAR_LABEL_WIDTH - cell_len(self._bar.text) - 2
+        width = min(max(left, _BAR_LEAST_WIDTH), _BAR_WIDTH)
+        grid = RichTable.grid(padding=(0, 1))
+        grid.add_column(width=_BAR_LABEL_WIDTH)
+        grid.add_column(width=width)
+        grid.add_column()
+        bar = ProgressBar(total=1.0, completed=self._bar.share, width=width)
+        grid.add_row(Text(self._bar.label), bar, Text(self._bar.text))
+        yield grid
 
 
 class _Fitted:
@@ -147,7 +160,7 @@ def _grid(columns: Sequence[Column], rows: Sequence[tuple[str, ...]], widths: Se
 def _stacked(columns: Sequence[Column], rows: Sequence[tuple[str, ...]], width: int) -> Iterator[RenderableType]:
     for row in rows:
         named = [
-            ("" if number == 0 and not column.right else column.name, cell)
+            ("" if number == 0 and not column.right else column.name.removesuffix(", %"), cell)
             for number, (column, cell) in enumerate(zip(columns, row, strict=True))
             if cell not in ("", NONE)
         ]

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from migrator.adapters.output.document import Column, Document, Section, Table, figure, paths, table, wide
+from migrator.adapters.output.document import Bar, Block, Column, Document, Section, Table, figure, paths, table, wide
 from migrator.adapters.output.plan_document import plan_document, surprise_kinds
 from migrator.adapters.output.tables import column_widths, print_document
 from migrator.adapters.output.wording import NONE
@@ -22,7 +22,7 @@ ROWS = [
 ]
 
 
-def lines(block: Table, width: int) -> list[str]:
+def lines(block: Block, width: int) -> list[str]:
     stream = io.StringIO()
     print_document(
         Console(file=stream, width=width),
@@ -54,6 +54,14 @@ def test_rows_with_names_on_a_narrow_terminal() -> None:
         "    bytes 10 B",
         "",
     ]
+
+
+@pytest.mark.parametrize("width", [60, 80, 140])
+def test_a_bar_stands_on_one_line_with_its_words(width: int) -> None:
+    words = "12.3 % of the bytes, 1.0 MiB of 8.1 MiB"
+    (line,) = lines(Bar(label="copied", share=0.5, text=words), width)
+    assert line.startswith(" copied ")
+    assert line.endswith(words)
 
 
 @given(
