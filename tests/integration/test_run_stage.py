@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from migrator.domain.errors import Interrupted, LockHeld, Refused, UsageError
-from migrator.domain.events import EventKind
+from migrator.domain.events import EventKind, Severity
 from migrator.domain.progress import RunProgress
 from migrator.domain.run import RunStopped
 from migrator.domain.states import BatchState, ChunkKind, ChunkState, PassKind, PassState
@@ -136,13 +136,20 @@ async def test_a_bad_file_does_not_sink_its_chunk(world: World) -> None:
     assert world.is_copied(bad)
     assert [(problem.path, problem.errno) for problem in world.attention] == [(bad, errno.EACCES)]
     assert (summary.exit_code, summary.batches[0].files, world.batch_state) == (3, 7, BatchState.SEEDED)
+    said = {event.kind: event for event in world.progress.events}
+    for kind in (EventKind.PASS_FINISHED, EventKind.RUN_FINISHED):
+        assert said[kind].message.endswith("; 1 file needs attention")
+        assert said[kind].severity is Severity.WARNING
     world.streams.faults.clear()
     world.streams.streams.clear()
+    world.progress.events.clear()
     foreseen = await world.run(dry_run=True)
     again = await world.run()
     assert world.is_copied()
     assert not world.attention
     assert (again.exit_code, again.batches[0].files) == (0, 1)
+    assert world.progress.events[-1].message == "batch 1: copied"
+    assert not any("attention" in event.message for event in world.progress.events)
     # What came into the directory has changed its time.
     assert [kind for kind, _ in world.streams.streams] == [ChunkKind.FILES, ChunkKind.DIRECTORY_TIMES]
     assert foreseen.batches[0].chunks_by_kind == again.batches[0].chunks_by_kind
