@@ -16,7 +16,8 @@ from migrator.cli.present import present
 from migrator.domain.errors import ExitCode, UsageError
 from migrator.domain.finding import FindingStatus
 from migrator.stages.doctor import DoctorWorld, examine
-from migrator.stages.init import InitRequest, draft_site, make_state_directory, record_site, write_site_file
+from migrator.stages.init import InitRequest, draft_site, make_state_directory, record_site, site_of, write_site_file
+from migrator.stages.init_guards import check_new_site, refuse_misplaced
 
 _PATH = click.Path(path_type=Path)
 
@@ -56,22 +57,33 @@ def init_command(
         gluster=gluster,
         inodes_free=inodes_free,
     )
-    file = invocation.site_file
-    if not os.path.lexists(file):
-        write_site_file(file, draft_site(request, bootstrap.mounts()))
-        click.echo(f"migrator: wrote {file}", err=True)
-    elif request.names_anything:
+    file, mounts = invocation.site_file, bootstrap.mounts()
+    draft = None if os.path.lexists(file) else draft_site(request, mounts)
+    if draft is None and request.names_anything:
         raise UsageError(
             f"{file} is there already; init does not overwrite it",
             hint="edit it, then run `migrator init` without options: it completes what is missing",
         )
-    site = open_site(invocation)
+    site = open_site(invocation) if draft is None else site_of(draft, file)
+    refuse_misplaced(site)
     wiring = bootstrap.Wiring(site)
-    make_state_directory(site)
-    with wiring.source() as source, wiring.target() as target, wiring.ledger(create=True) as ledger:
-        result = record_site(
-            site, source=source, target=target, ledger=ledger, clock=wiring.clock, new_site_id=lambda: str(uuid.uuid4())
-        )
+    with wiring.source() as source, wiring.target() as target:
+        if not site.ledger_file.exists():
+            check_new_site(site, source=source, target=target, mounts=mounts)
+        if draft is not None:
+            write_site_file(file, draft)
+            click.echo(f"migrator: wrote {file}", err=True)
+        make_state_directory(site)
+        with wiring.ledger(create=True) as ledger:
+            result = record_site(
+                site,
+                source=source,
+                target=target,
+                ledger=ledger,
+                clock=wiring.clock,
+                new_site_id=lambda: str(uuid.uuid4()),
+                mounts=mounts,
+            )
     present(invocation, result, init_document(result))
     return ExitCode.DONE
 

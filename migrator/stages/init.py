@@ -14,16 +14,24 @@ from pathlib import Path
 from migrator.config.load import parse_site
 from migrator.config.render import DEFAULT_TREES, SiteDraft, render_site
 from migrator.config.site import Site
-from migrator.decide.site_draft import propose_site
-from migrator.decide.site_guards import kind_problem, mount_problems, same_place_problem
+from migrator.decide.site_draft import ProposedSite, propose_site
+from migrator.decide.site_guards import mount_problems, same_place_problem
 from migrator.domain.errors import MigratorError, Refused, UsageError
 from migrator.domain.events import Event, EventKind, Severity
 from migrator.domain.mounts import Mount
 from migrator.domain.paths import show
-from migrator.domain.site import SENTINEL_NAME, MountIdentity
+from migrator.domain.site import MountIdentity
 from migrator.ports.clock import Clock
 from migrator.ports.filesystem import FileSystem
 from migrator.ports.ledger import Ledger, SiteRecord
+from migrator.stages.init_guards import (
+    look,
+    notes_on_places,
+    refuse_empty_source,
+    refuse_foreign_target,
+    refuse_misplaced,
+    target_not_writable,
+)
 from migrator.stages.sentinel import leave_sentinel, remove_unfinished_sentinel
 
 _NOT_WRITABLE = (errno.EROFS, errno.EACCES, errno.EPERM)
@@ -64,6 +72,7 @@ class InitResult:
 def draft_site(request: InitRequest, mounts: Sequence[Mount]) -> SiteDraft:
     """The content of a new site.toml, from what was named and what is mounted. Raises UsageError."""
     proposed = propose_site(mounts, source=_real(request.source_mount), target=_real(request.target_mount))
+    _refuse_other_volume(request, proposed)
     return SiteDraft(
         name=request.name or proposed.name,
         source_kind=proposed.source_kind,
@@ -79,12 +88,21 @@ def draft_site(request: InitRequest, mounts: Sequence[Mount]) -> SiteDraft:
     )
 
 
-def write_site_file(file: Path, draft: SiteDraft) -> None:
-    """Write a new site.toml; one that is there is never overwritten. Raises UsageError, also for a draft with mistakes
-    (source and target in one another), before anything is written.
+def site_of(draft: SiteDraft, file: Path) -> Site:
+    """The site that a draft describes, before it is written. Raises UsageError for mistakes (source and target in one
+    another, a state directory in either).
     """
+    site = parse_site(render_site(draft), file)
+    refuse_misplaced(site)
+    return site
+
+
+def write_site_file(file: Path, draft: SiteDraft) -> None:
+    """Write a new site.toml; one that is there is never overwritten. Raises UsageError, also for a draft with mistakes,
+    before anything is written.
+    """
+    site_of(draft, file)
     text = render_site(draft)
-    parse_site(text, file)
     try:
         descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
     except FileExistsError:
@@ -101,7 +119,10 @@ def write_site_file(file: Path, draft: SiteDraft) -> None:
 
 
 def make_state_directory(site: Site) -> None:
-    """Make the state directory, root's alone; before the ledger is opened. May be called again. Raises UsageError."""
+    """Make the state directory, root's alone; before the ledger is opened. May be called again. Raises UsageError, also
+    for one that lies on the source or on the target.
+    """
+    refuse_misplaced(site)
     try:
         site.site.state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         site.site.state_dir.chmod(0o700)
@@ -120,25 +141,25 @@ def record_site(
     ledger: Ledger,
     clock: Clock,
     new_site_id: Callable[[], str],
+    mounts: Sequence[Mount] = (),
 ) -> InitResult:
     """Record both file systems and leave the sentinels; called again, it completes what is missing.
 
     Called again after a device got another number (a reboot), it records that, as long as the sentinel is right.
-    `new_site_id` gives a random id of 8 to 64 letters, digits, `.`, `_`, `-`. Raises Refused where a file system is
+    `new_site_id` gives a random id of 8 to 64 letters, digits, `.`, `_`, `-`; `mounts` are this machine's, for the notes. Raises Refused where a file system is
     not the one that it should be, and MigratorError where the target cannot be written.
     """
-    notes: list[str] = []
     done: list[str] = []
-    source_now = _look(source, site.source.kind, "the source")
+    source_now = look(source, site.source.kind, "the source")
     _make_target_root(site, done)
-    target_now = _look(target, site.target.kind, "the target")
+    target_now = look(target, site.target.kind, "the target")
     if problem := same_place_problem(source_now, target_now):
         raise Refused(problem, hint="put [source] mount and [target] mount right in site.toml")
     record = ledger.site.read()
     created = record is None
     if record is None:
-        _refuse_foreign_target(target, target_now)
-        _refuse_empty_source(source)
+        refuse_foreign_target(target, target_now)
+        refuse_empty_source(source)
         record = _intend(site.site.name, new_site_id(), clock.now_s(), source=source_now, target=target_now)
         ledger.site.create(record)
         done.append("created the ledger")
@@ -147,8 +168,9 @@ def record_site(
         _refuse_other(record.target, target_now, record.site_id, "the target")
     if _complete(target, target_now, record.site_id):
         done.append("left the sentinel on the target")
-    notes.extend(_complete_source(source, source_now, record.site_id, done))
+    notes = [*_complete_source(source, source_now, record.site_id, done)]
     source_now, target_now = source.identity(), target.identity()
+    notes += notes_on_places(site, mounts, source=source_now, target=target_now)
     if (source_now, target_now) != (record.source, record.target):
         ledger.site.update_identities(source_now, target_now)
         if not created:
@@ -177,22 +199,19 @@ def _real(path: Path | None) -> bytes | None:
     return None if path is None else os.fsencode(os.path.realpath(path))
 
 
+def _refuse_other_volume(request: InitRequest, proposed: ProposedSite) -> None:
+    """A volume that was named and is not what is mounted: most likely nothing is mounted there."""
+    if request.volume is None or request.volume == proposed.volume:
+        return
+    found = f"volume {proposed.volume} is mounted there" if proposed.volume else "no GlusterFS volume is mounted there"
+    raise UsageError(
+        f"--volume {request.volume} is named, but {show(proposed.source_mount)} is not a mount of it: {found}",
+        hint="mount the volume there, or name the place where it is mounted: --source-mount DIR",
+    )
+
+
 def _described(identity: MountIdentity) -> str:
     return f"{identity.filesystem} from {show(os.fsencode(identity.mounted_from))}"
-
-
-def _look(filesystem: FileSystem, kind: str, where: str) -> MountIdentity:
-    try:
-        identity = filesystem.identity()
-    except OSError as error:
-        raise Refused(
-            f"{where} cannot be read: {show(filesystem.root)}: {error.strerror}",
-            cause="it is not mounted, or site.toml names another place",
-            hint="mount it, or put site.toml right",
-        ) from None
-    if problem := kind_problem(identity, kind, where=where):
-        raise Refused(problem, hint=f"mount it at {show(filesystem.root)}, or put site.toml right")
-    return identity
 
 
 def _make_target_root(site: Site, done: list[str]) -> None:
@@ -204,29 +223,7 @@ def _make_target_root(site: Site, done: list[str]) -> None:
     except FileExistsError:
         return
     except OSError as error:
-        raise _target_not_writable(os.fsencode(site.target.root), error) from None
-
-
-def _refuse_foreign_target(target: FileSystem, identity: MountIdentity) -> None:
-    if identity.sentinel is None:
-        return
-    raise Refused(
-        f"the target belongs to another migration: {show(target.root)} holds its sentinel ({identity.sentinel})",
-        cause="two migrations are given the same target, or the ledger of this one was lost",
-        hint="give this one a target of its own ([target] path), or bring its state directory back from the backup; "
-        f"only if that migration is given up for good, remove {show(target.root + b'/' + SENTINEL_NAME)}",
-    )
-
-
-def _refuse_empty_source(source: FileSystem) -> None:
-    for block in source.read_directory(b"", block_entries=1):
-        if block.entries or block.problems:
-            return
-    raise Refused(
-        f"the source is empty: {show(source.root)}",
-        cause="the file system is not mounted: this is the directory below it",
-        hint="mount it; if it is mounted and empty, there is nothing to migrate",
-    )
+        raise target_not_writable(os.fsencode(site.target.root), error) from None
 
 
 def _intend(name: str, site_id: str, at_s: float, *, source: MountIdentity, target: MountIdentity) -> SiteRecord:
@@ -274,7 +271,7 @@ def _complete(filesystem: FileSystem, identity: MountIdentity, site_id: str) -> 
     try:
         return _leave(filesystem, identity, site_id)
     except OSError as error:
-        raise _target_not_writable(filesystem.root, error) from None
+        raise target_not_writable(filesystem.root, error) from None
 
 
 def _complete_source(filesystem: FileSystem, identity: MountIdentity, site_id: str, done: list[str]) -> Sequence[str]:
@@ -307,11 +304,3 @@ def _leave(filesystem: FileSystem, identity: MountIdentity, site_id: str) -> boo
         remove_unfinished_sentinel(filesystem.root)
     leave_sentinel(filesystem.root, site_id)
     return True
-
-
-def _target_not_writable(root: bytes, error: OSError) -> MigratorError:
-    return MigratorError(
-        f"the target cannot be written: {show(root)}: {error.strerror}",
-        cause="it is mounted read-only, or this user may not write there",
-        hint="mount it for writing, and run this as root",
-    )

@@ -1,5 +1,6 @@
 """`init` on real directories, file systems and a real ledger."""
 
+import json
 import os
 import stat
 import subprocess
@@ -9,10 +10,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner, Result
 
 from migrator.adapters.filesystems.posix import PosixSource
 from migrator.adapters.filesystems.target import MountedTarget
 from migrator.adapters.ledger.sqlite import SqliteLedger, open_ledger
+from migrator.cli.main import main
 from migrator.config.load import load_site
 from migrator.config.site import Site
 from migrator.decide.site_guards import mount_problems
@@ -287,3 +290,132 @@ def test_a_draft_with_the_target_in_the_source_is_not_written(tmp_path: Path) ->
     with pytest.raises(UsageError, match="the target lies inside the source"):
         write_site_file(tmp_path / "site.toml", draft)
     assert not (tmp_path / "site.toml").exists()
+
+
+def sides(directory: Path) -> tuple[Path, Path]:
+    source, target = directory / "source", directory / "target"
+    (source / "home" / "ann").mkdir(parents=True)
+    target.mkdir()
+    return source, target
+
+
+def call_init(site_file: Path, *options: str) -> Result:
+    return CliRunner().invoke(main, ["--site", str(site_file), "init", *options])
+
+
+def everything(directory: Path) -> list[Path]:
+    return sorted(directory.rglob("*"))
+
+
+@pytest.mark.parametrize("side", ["source", "target"])
+def test_a_state_directory_on_either_side_is_refused_and_nothing_is_written(tmp_path: Path, side: str) -> None:
+    source, target = sides(tmp_path)
+    (tmp_path / "alias").symlink_to(tmp_path / side)
+    before = everything(tmp_path)
+    named = ("--source-mount", str(source), "--target-mount", str(target))
+    for state in (tmp_path / side / "st", tmp_path / "alias" / "st", tmp_path / side):
+        done = call_init(tmp_path / "site.toml", *named, "--state-dir", str(state))
+        assert done.exit_code == 2, done.output
+        assert f"state_dir {os.path.realpath(state)} lies on the {side}" in done.output
+        assert everything(tmp_path) == before
+
+
+def test_a_site_file_on_the_source_is_refused_because_its_plans_lie_beside_it(tmp_path: Path) -> None:
+    source, target = sides(tmp_path)
+    before = everything(tmp_path)
+    named = ("--source-mount", str(source), "--target-mount", str(target), "--state-dir", str(tmp_path / "state"))
+    done = call_init(source / "site.toml", *named)
+    assert done.exit_code == 2, done.output
+    assert "plans_dir" in done.output
+    assert everything(tmp_path) == before
+
+
+def test_a_site_file_that_names_a_state_directory_on_the_source_is_refused(tmp_path: Path) -> None:
+    site = make_site(tmp_path)
+    text = site.file.read_text(encoding="utf-8")
+    site.file.write_text(text.replace('name = "one"', 'name = "one"\nstate_dir = "source/st"'), encoding="utf-8")
+    before = everything(tmp_path)
+    assert call_init(site.file).exit_code == 2
+    assert everything(tmp_path) == before
+
+
+def test_a_refused_init_leaves_nothing(tmp_path: Path) -> None:
+    source, target = sides(tmp_path)
+    named = ("--source-mount", str(source), "--target-mount", str(target))
+    leave_sentinel(os.fsencode(target), "site-other")
+    before = everything(tmp_path)
+    done = call_init(tmp_path / "site.toml", *named)
+    assert done.exit_code == 4, done.output
+    assert "belongs to another migration" in done.output
+    assert everything(tmp_path) == before
+    (target / SENTINEL).unlink()
+    (source / "home" / "ann").rmdir()
+    (source / "home").rmdir()
+    before = everything(tmp_path)
+    done = call_init(tmp_path / "site.toml", *named)
+    assert done.exit_code == 4, done.output
+    assert "the source is empty" in done.output
+    assert everything(tmp_path) == before
+    (source / "home").mkdir()
+    assert call_init(tmp_path / "site.toml", *named).exit_code == 0
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_the_path_below_the_target_is_made_only_on_the_file_system_that_it_belongs_to(
+    tmp_path: Path, *, there: bool
+) -> None:
+    site = make_site(tmp_path, path="archive/new")
+    text = site.file.read_text(encoding="utf-8")
+    if there:
+        site.file.write_text(
+            text.replace(f'"posix"\nmount = "{tmp_path}/target"', f'"beegfs"\nmount = "{tmp_path}/target"')
+        )
+    else:
+        site.target.mount.rmdir()
+    before = everything(tmp_path)
+    done = call_init(site.file)
+    assert done.exit_code == 4, done.output
+    assert ("is no beegfs file system" if there else "is no directory") in done.output
+    assert everything(tmp_path) == before
+
+
+def test_a_volume_that_is_named_and_not_mounted_is_refused(tmp_path: Path) -> None:
+    source, target = sides(tmp_path)
+    named = ("--source-mount", str(source), "--target-mount", str(target), "--volume", "vol1")
+    done = call_init(tmp_path / "site.toml", *named)
+    assert done.exit_code == 2, done.output
+    assert "no GlusterFS volume is mounted there" in done.output
+    assert not (tmp_path / "site.toml").exists()
+
+
+def test_plain_directories_on_one_file_system_are_told(tmp_path: Path) -> None:
+    source, target = sides(tmp_path)
+    done = call_init(tmp_path / "site.toml", "--source-mount", str(source), "--target-mount", str(target), "--json")
+    assert done.exit_code == 0, done.output
+    notes = json.loads(done.stdout)["notes"]
+    assert [note.partition(":")[0] for note in notes[:2]] == [
+        "the source is no mount point",
+        "the target is no mount point",
+    ]
+    assert "on one file system" in notes[2]
+
+
+@pytest.mark.needs_root
+def test_two_file_systems_get_no_notes(scratch: Path, make_xfs: Callable[[], XfsMount]) -> None:
+    source, target = make_xfs(), make_xfs()
+    (source.path / "home" / "ann").mkdir(parents=True)
+    named = ("--source-mount", str(source.path), "--target-mount", str(target.path))
+    done = call_init(scratch / "site.toml", *named, "--json")
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)["notes"] == []
+
+
+@pytest.mark.needs_root
+def test_a_read_only_target_is_refused_before_anything_is_written(scratch: Path, xfs_source: XfsMount) -> None:
+    source, _ = sides(scratch)
+    xfs_source.remount("ro")
+    before = everything(scratch)
+    done = call_init(scratch / "site.toml", "--source-mount", str(source), "--target-mount", str(xfs_source.path))
+    assert done.exit_code == 1, done.output
+    assert "Read-only file system" in done.output
+    assert everything(scratch) == before
