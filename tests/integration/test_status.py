@@ -358,7 +358,7 @@ class TestHalfWay:
         assert report.status.verified_content_bytes == 100
         text = to_markdown(report_document(report)).replace("\\", "")
         assert "the content of 100 B (10.0 %) was compared" in text
-        assert text.count("verified (content of 10.0 %)") == 3
+        assert text.count("verified (content of 10.0 %)") == 4
         assert "a sample of 10.0 % of the files, xxh3_128, seed 4" in text
         assert "f00d" in text
         assert "loss-acl" in text

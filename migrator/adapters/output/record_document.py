@@ -91,7 +91,7 @@ def verification_blocks(record: VerificationRecord) -> Iterator[Block]:
             ("whole", yes(record.whole)),
             ("manifest", record.manifest or NONE),
             ("digest of the manifest", record.manifest_digest or NONE),
-            ("list of all differences", record.differences_file or NONE),
+            ("list of all differences", record.differences_file or NONE if any(record.differences.values()) else NONE),
         ]
     )
     for reason in record.reasons:

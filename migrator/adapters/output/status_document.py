@@ -82,11 +82,12 @@ def _progress(status: StatusFacts) -> Iterator[Block]:
         return
     tally = status.overall
     yield _bar("copied", tally, "copied")
-    yield _bar("verified", status.verified, "verified")
+    content = _rounded_down(status.verified_content_bytes, status.verified.done_bytes)
+    yield _bar("verified", status.verified, verified_words(content))
     if status.verified.done_bytes > status.verified_content_bytes:
         yield paragraph(
             f"Of the verified bytes the content of {format_size(status.verified_content_bytes)} "
-            f"({percent(_rounded_down(status.verified_content_bytes, status.verified.done_bytes))}) was compared on "
+            f"({percent(content)}) was compared on "
             "both sides; of the rest the attributes only (type, size, times, owner, mode, ACLs)."
         )
     yield table(
