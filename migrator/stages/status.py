@@ -78,8 +78,9 @@ def read_status(
         done = read_done(ledger, facts.name, now_s=now_s, started_at_s=first_start(passes))
     overall = add_up(trees)
     runs = tuple(_run_facts(ledger, now_s, is_gone))
-    copying = any(run.life is RunLife.AT_WORK and run.verb == _COPYING_VERB for run in runs)
-    rate = _rate(ledger, now_s) if copying else None
+    newest = next((run for run in runs if run.verb == _COPYING_VERB), None)
+    copying = newest is not None and newest.life is RunLife.AT_WORK
+    rate = _rate(ledger, now_s, newest) if copying else None
     name = None if site is None else site.name
     plan_facts = None if chosen is None else chosen[0]
     return StatusFacts(
@@ -102,7 +103,7 @@ def read_status(
             rate=rate,
         ),
         rate=rate,
-        last_rate=rate or _last_rate(ledger),
+        last_rate=rate or _last_rate(ledger, newest),
         attention=tuple(ledger.facts.attention(plan_facts.name, attention_limit)) if plan_facts else (),
         attention_total=sum(batch.attention.bad for batch in batches),
         vanished_total=sum(batch.attention.vanished for batch in batches),
@@ -112,15 +113,21 @@ def read_status(
     )
 
 
-def _rate(ledger: ReadableLedger, until_s: float) -> ThroughputPoint | None:
-    """The throughput of the minutes before a time; None where no stream was at work in them."""
-    point = together(ledger.facts.throughput(from_s=until_s - RATE_WINDOW_S, to_s=until_s, span_s=2.0 * RATE_WINDOW_S))
-    return None if point is None else replace(point, at_s=until_s, span_s=RATE_WINDOW_S)
+def _rate(ledger: ReadableLedger, until_s: float, run: RunFacts | None) -> ThroughputPoint | None:
+    """The throughput of the minutes before a time, not further back than the run began; None where no stream was at
+    work in them. An earlier run may have had other limits.
+    """
+    from_s = until_s - RATE_WINDOW_S
+    if run is not None and run.started_at_s < until_s:
+        from_s = max(from_s, run.started_at_s)
+    span_s = until_s - from_s
+    point = together(ledger.facts.throughput(from_s=from_s, to_s=until_s, span_s=2.0 * span_s))
+    return None if point is None else replace(point, at_s=until_s, span_s=span_s)
 
 
-def _last_rate(ledger: ReadableLedger) -> ThroughputPoint | None:
+def _last_rate(ledger: ReadableLedger, run: RunFacts | None) -> ThroughputPoint | None:
     span = ledger.facts.sampled_span()
-    return None if span is None else _rate(ledger, span[1])
+    return None if span is None else _rate(ledger, span[1], run)
 
 
 def first_start(passes: Sequence[PassFacts]) -> float | None:

@@ -208,9 +208,18 @@ class TestHalfWay:
         assert now.basis.startswith("measured in the last 2 min: 10 B/s")
         assert pace.basis == "at the pace of the last 2 min 10 s, pauses included"
         assert pace.left_s == pytest.approx(600 / (900 / 130))
-        assert status.rate.span_s == 300.0
+        assert status.rate.span_s == 130.0
         text = to_markdown(status_document(status)).replace("\\", "")
-        assert "Now: 10 B/s and 0.2 files/s with 2.0 streams, over 2 min of work within 5 min." in text
+        assert "Now: 10 B/s and 0.2 files/s with 2.0 streams, over 2 min 10 s." in text
+
+    def test_now_is_not_what_an_earlier_run_did(self, ledger: SqliteLedger, pass_id: int) -> None:
+        earlier = ledger.runs.start(verb="run", pid=7, at_s=T0_S, directory="runs/1")
+        ledger.runs.finish(earlier, T0_S + 61, 130)
+        ledger.runs.start(verb="run", pid=7, at_s=T0_S + 61, directory="runs/2")
+        rate = read_status(ledger, now_s=T0_S + 71).rate
+        assert rate is not None
+        # Two samples of five seconds.
+        assert (rate.busy_s, rate.size_bytes, rate.span_s) == (10.0, 100, 10.0)
 
     def test_now_is_only_said_while_something_is_copied(self, ledger: SqliteLedger, pass_id: int) -> None:
         run = ledger.runs.start(verb="run", pid=7, at_s=T0_S, directory="runs/1")

@@ -119,7 +119,8 @@ def _progress(status: StatusFacts) -> Iterator[Block]:
                 format_count(status.verified.done_users),
             ),
         ],
-        note=f"Counted by the plan {status.plan.name} of {when(status.plan.created_at_s)}.",
+        note=f"Counted by the plan {status.plan.name} of {when(status.plan.created_at_s)}, in whole chunks: what a "
+        "stream is copying counts as done when its chunk is.",
     )
     if status.rate is not None:
         yield paragraph(f"Now: {_rate(status.rate)}.")
