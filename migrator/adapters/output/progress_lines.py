@@ -28,14 +28,17 @@ def snapshot_line(snapshot: Snapshot) -> str:
             parts.append(format_duration(snapshot.elapsed_s))
         case RunProgress():
             parts = [
-                f"batch {snapshot.batch} {snapshot.step}: {share(snapshot.size_bytes, snapshot.total_bytes)}",
+                f"batch {snapshot.batch} {snapshot.step.replace('_', ' ')}: {share(snapshot.size_bytes, snapshot.total_bytes)}",
                 f"{format_size(snapshot.size_bytes)} of {format_size(snapshot.total_bytes)}",
                 f"{format_count(snapshot.files)} of {several(snapshot.total_files, 'file')}",
-                format_rate(snapshot.rate_bytes_per_s),
-                f"{snapshot.rate_files_per_s:,.0f} files/s",
-                several(len(snapshot.streams), "stream"),
-                "time left not known yet" if snapshot.eta_s is None else f"{format_duration(snapshot.eta_s)} left",
             ]
+            if snapshot.streams:
+                parts += [
+                    format_rate(snapshot.rate_bytes_per_s),
+                    f"{snapshot.rate_files_per_s:,.0f} files/s",
+                    several(len(snapshot.streams), "stream"),
+                    "time left not known yet" if snapshot.eta_s is None else f"{format_duration(snapshot.eta_s)} left",
+                ]
             if snapshot.bad_files:
                 parts.append(several(snapshot.bad_files, "bad file"))
         case VerifyProgress():

@@ -15,7 +15,7 @@ from migrator.adapters.output.progress import (
     open_progress,
     view,
 )
-from migrator.adapters.output.progress_lines import event_line
+from migrator.adapters.output.progress_lines import event_line, snapshot_line
 from migrator.adapters.output.wording import NONE
 from migrator.domain.events import Event, EventKind, Severity
 from migrator.domain.progress import RunProgress, ScanProgress, StreamProgress, VerifyProgress
@@ -120,6 +120,11 @@ class TestLines:
             f"verify batch 3: {NONE}, 1 of 0 paths, 0 B of 0 B compared, content of 0 B read, 2 differences, 1 min 1 s",
             r"00:53:20 warning: chunk 7: bad\x0d\x0anews \x1b[2J\xe2\x80\xae",
         ]
+
+    def test_say_no_speed_where_nothing_is_at_work(self) -> None:
+        assert snapshot_line(replace(run(0), step="directory_times", bad_files=0)) == (
+            "batch 3 directory times: 25.0 %, 1.0 GiB of 4.0 GiB, 50 of 200 files"
+        )
 
     def test_go_nowhere_when_nobody_reads(self) -> None:
         with LineProgress(Closed(), SetClock()) as progress:
