@@ -181,8 +181,10 @@ def estimates(
     done: Sequence[DonePoint],
     started_at_s: float | None,
     rate: ThroughputPoint | None = None,
+    last_rate: ThroughputPoint | None = None,
 ) -> tuple[Estimate, ...]:
-    """When the copying will be done: at the rate of now (None: nothing is being copied), by the cost of files and bytes
+    """When the copying will be done: at the rate of now (None: nothing is being copied; then at that of the last copying,
+    as long as no cost was measured), by the cost of files and bytes
     without a pause, and at the pace so far.
 
     Several, because the first ones are what the machines can do, and the last what they did, pauses included. What a
@@ -191,7 +193,9 @@ def estimates(
     if tally.total_files <= 0 or (tally.left_files <= 0 and tally.left_bytes <= 0):
         return ()
     found = []
-    now = _at_rate(tally, rate)
+    now = _at_rate(tally, rate, "now")
+    if now is None and measured is None:
+        now = _at_rate(tally, last_rate, "when something was copied last")
     if now is not None:
         left_s, basis = now
         found.append(Estimate(left_s=left_s, finish_at_s=now_s + left_s, basis=basis))
@@ -211,7 +215,7 @@ def estimates(
     return tuple(found)
 
 
-def _at_rate(tally: Tally, rate: ThroughputPoint | None) -> tuple[float, str] | None:
+def _at_rate(tally: Tally, rate: ThroughputPoint | None, when: str) -> tuple[float, str] | None:
     """Seconds left and the basis, from what the streams have written of late, whole chunks or not."""
     if rate is None or rate.busy_s <= 0:
         return None
@@ -220,13 +224,13 @@ def _at_rate(tally: Tally, rate: ThroughputPoint | None) -> tuple[float, str] | 
     )
     left = eta.estimate(left_files=tally.left_files, left_bytes=tally.left_bytes, recent=measured, whole=None)
     if left.left_s is not None:
-        return left.left_s, f"measured in {left.basis}"
+        return left.left_s, f"measured {when}: {left.basis}"
     if tally.left_bytes > 0 and measured.bytes_per_s > 0:
         # A large file that is under way ends no file for long.
         speed = f"{format_rate(measured.bytes_per_s)}; no file has ended in that time"
         return (
             tally.left_bytes / measured.bytes_per_s,
-            f"measured in the last {format_duration(measured.over_s)}: {speed}",
+            f"measured {when}: the last {format_duration(measured.over_s)}: {speed}",
         )
     return None
 

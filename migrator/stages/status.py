@@ -81,6 +81,7 @@ def read_status(
     newest = next((run for run in runs if run.verb == _COPYING_VERB), None)
     copying = newest is not None and newest.life is RunLife.AT_WORK
     rate = _rate(ledger, now_s, newest) if copying else None
+    last_rate = rate or _last_rate(ledger, runs)
     name = None if site is None else site.name
     plan_facts = None if chosen is None else chosen[0]
     return StatusFacts(
@@ -101,9 +102,10 @@ def read_status(
             done=done,
             started_at_s=first_start(passes),
             rate=rate,
+            last_rate=last_rate,
         ),
         rate=rate,
-        last_rate=rate or _last_rate(ledger, newest),
+        last_rate=last_rate,
         attention=tuple(ledger.facts.attention(plan_facts.name, attention_limit)) if plan_facts else (),
         attention_total=sum(batch.attention.bad for batch in batches),
         vanished_total=sum(batch.attention.vanished for batch in batches),
@@ -125,9 +127,13 @@ def _rate(ledger: ReadableLedger, until_s: float, run: RunFacts | None) -> Throu
     return None if point is None else replace(point, at_s=until_s, span_s=span_s)
 
 
-def _last_rate(ledger: ReadableLedger, run: RunFacts | None) -> ThroughputPoint | None:
+def _last_rate(ledger: ReadableLedger, runs: Sequence[RunFacts]) -> ThroughputPoint | None:
+    """The throughput of the last minutes in which something was copied, by the run that did."""
     span = ledger.facts.sampled_span()
-    return None if span is None else _rate(ledger, span[1], run)
+    if span is None:
+        return None
+    run = next((run for run in runs if run.verb == _COPYING_VERB and run.started_at_s < span[1]), None)
+    return _rate(ledger, span[1], run)
 
 
 def first_start(passes: Sequence[PassFacts]) -> float | None:

@@ -205,7 +205,7 @@ class TestHalfWay:
         # 24 samples with a file of 50 bytes each, in 120 s of work.
         now, pace = status.estimates
         assert now.left_s == pytest.approx(600 / (1200 / 120))
-        assert now.basis.startswith("measured in the last 2 min: 10 B/s")
+        assert now.basis.startswith("measured now: the last 2 min: 10 B/s")
         assert pace.basis == "at the pace of the last 2 min 10 s, pauses included"
         assert pace.left_s == pytest.approx(600 / (900 / 130))
         assert status.rate.span_s == 130.0
@@ -231,7 +231,7 @@ class TestHalfWay:
         text = to_markdown(status_document(status)).replace("\\", "")
         assert "Now:" not in text
         assert "Nothing is being copied now. Last, until" in text
-        assert "measured in the last" not in text
+        assert "measured now" not in text
 
     def test_a_run_whose_process_is_gone_was_killed(self, ledger: SqliteLedger, pass_id: int) -> None:
         ledger.runs.start(verb="run", pid=7, at_s=T0_S, directory="runs/1")

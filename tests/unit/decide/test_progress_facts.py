@@ -189,7 +189,7 @@ class TestEstimates:
         rate = ThroughputPoint(at_s=0.0, span_s=300.0, busy_s=10.0, streams=1.0, files=10, size_bytes=1_000)
         (found,) = estimates(now_s=0.0, tally=tally, planned=COST, measured=None, done=[], started_at_s=None, rate=rate)
         assert found.left_s == pytest.approx(90.0)
-        assert found.basis.startswith("measured in the last 10 s: 100 B/s and 1 files/s")
+        assert found.basis.startswith("measured now: the last 10 s: 100 B/s and 1 files/s")
         slower = replace(rate, files=1)
         (found,) = estimates(
             now_s=0.0, tally=tally, planned=COST, measured=None, done=[], started_at_s=None, rate=slower
@@ -204,6 +204,15 @@ class TestEstimates:
         assert first.finish_at_s == pytest.approx(95.0)
         assert "no file has ended" in first.basis
         assert "measured here" in second.basis
+        (found,) = estimates(
+            now_s=0.0, tally=tally, planned=COST, measured=None, done=[], started_at_s=None, last_rate=rate
+        )
+        assert found.left_s == pytest.approx(90.0)
+        assert found.basis.startswith("measured when something was copied last: ")
+        (found,) = estimates(
+            now_s=0.0, tally=tally, planned=COST, measured=measured, done=[], started_at_s=None, last_rate=rate
+        )
+        assert "measured here" in found.basis
         idle = replace(rate, size_bytes=0)
         (found,) = estimates(now_s=0.0, tally=tally, planned=COST, measured=None, done=[], started_at_s=None, rate=idle)
         assert "assumed" in found.basis
