@@ -65,3 +65,21 @@ def test_room_is_needed_only_for_what_is_not_there_yet(scratch: Path, make_xfs: 
     for verb in ("scan", "plan"):
         full.works(verb)
     full.fails(4, "run", "--user-batch", "1", says=("target",))
+
+
+def test_links_across_trees_that_an_earlier_plan_made_are_no_difference_for_a_later_one(planned: Site) -> None:
+    os.link(planned.source / "home" / "ann" / "file-1", planned.source / "home" / "bob" / "of-ann")
+    text = planned.file.read_text()
+    planned.file.write_text(text.replace("max_users = 1", "max_users = 2"))
+    for verb in ("scan", "plan"):
+        planned.works(verb)
+    planned.works("run", "--user-batch", "1")
+    planned.works("verify", "--user-batch", "1")
+    ann, bob = planned.target / "home" / "ann" / "file-1", planned.target / "home" / "bob" / "of-ann"
+    assert ann.stat().st_ino == bob.stat().st_ino
+    planned.file.write_text(text)
+    for verb in ("scan", "plan"):
+        planned.works(verb)
+    for number in ("1", "2"):
+        planned.works("run", "--user-batch", number)
+        planned.works("verify", "--user-batch", number)

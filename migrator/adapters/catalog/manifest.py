@@ -53,16 +53,20 @@ _DRAFT = "draft"
 _FIRST_AFTER_SLASH = b"0"
 """`/` is 0x2f and `0` 0x30: whatever lies in a directory sorts between the two."""
 
+# Names outside the batch on both sides are links that an earlier plan has made, when the trees shared a batch: what
+# is told is only what one side has more than the other.
 _LINK_QUERY = """
     WITH linked AS (SELECT * FROM read_parquet(?)),
     sources AS (
         SELECT source_ino, min(path) AS first_path, count(*) AS names, max(source_nlink) AS nlink,
+            max(target_nlink) AS target_nlink,
             arg_min(target_ino, path) FILTER (target_ino IS NOT NULL) AS target_ino,
             min(path) FILTER (target_ino IS NOT NULL) AS arrived_path
         FROM linked GROUP BY source_ino
     ),
     targets AS (
         SELECT target_ino, min(path) AS first_path, count(*) AS names, max(target_nlink) AS nlink,
+            max(source_nlink) AS source_nlink,
             arg_min(source_ino, path) AS source_ino
         FROM linked WHERE target_ino IS NOT NULL GROUP BY target_ino
     )
@@ -74,9 +78,10 @@ _LINK_QUERY = """
     SELECT linked.path, 'merged', targets.first_path, targets.names, targets.nlink
     FROM linked JOIN targets USING (target_ino) WHERE linked.source_ino <> targets.source_ino
     UNION ALL
-    SELECT first_path, 'outside', first_path, names, nlink FROM targets WHERE nlink > names
+    SELECT first_path, 'outside', first_path, names, nlink FROM targets WHERE nlink > greatest(names, source_nlink)
     UNION ALL
-    SELECT first_path, 'broken', first_path, names, nlink FROM sources WHERE nlink > names
+    SELECT first_path, 'broken', first_path, names, nlink FROM sources
+    WHERE nlink > greatest(names, coalesce(target_nlink, 0))
     ORDER BY ALL
 """
 
