@@ -48,11 +48,12 @@ check_commands() {
         say "not installed, and what needs it is skipped (the lab with a real cluster, tests): ${missing[*]}"
 }
 
-# An interpreter that is new enough and can make virtual environments. The first python3 on PATH may be neither;
-# Debian's own can make none (it has no ensurepip) until python3-venv is installed.
+# An interpreter that is new enough and can make virtual environments. Debian's own comes first: one that lies in
+# somebody's home directory (pyenv) could be executed by nobody else. It can make none (it has no ensurepip) until
+# python3-venv is installed.
 find_python() {
     local candidate without_venv=""
-    for candidate in ${PYTHON:+"$PYTHON"} python3.11 /usr/bin/python3 python3 python3.12 python3.13; do
+    for candidate in ${PYTHON:+"$PYTHON"} /usr/bin/python3 python3.11 python3 python3.12 python3.13; do
         "$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || continue
         if "$candidate" -c 'import ensurepip, venv' 2>/dev/null; then
             "$candidate" -c 'import sys; print(sys.executable)'
