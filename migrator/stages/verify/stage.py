@@ -6,14 +6,13 @@ from collections import Counter
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from migrator.decide.expectations import Loss
 from migrator.decide.site_guards import health_problems, mount_problems
 from migrator.domain.brick import SourceHealth
 from migrator.domain.entry import EntryType
 from migrator.domain.errors import ExitCode, Interrupted, MigratorError, Refused, UsageError
 from migrator.domain.events import Event, EventKind, Severity
 from migrator.domain.paths import parent, show
-from migrator.domain.plan import Batch, Plan, SurpriseKind
+from migrator.domain.plan import Batch, Plan
 from migrator.domain.progress import VerifyProgress
 from migrator.domain.site import MountIdentity, TargetCapabilities
 from migrator.domain.states import BatchState
@@ -22,8 +21,9 @@ from migrator.domain.verification import Difference, DifferenceKind, DigestPolic
 from migrator.ports.clock import Clock
 from migrator.ports.filesystem import FileSystem, SourceFileSystem, TargetFileSystem
 from migrator.ports.ledger import Ledger, SiteRecord
-from migrator.ports.manifest import ClosedManifest, LinkFinding, LinkFindingKind, ManifestDraft, Manifests
+from migrator.ports.manifest import ClosedManifest, ManifestDraft, Manifests
 from migrator.ports.progress import Progress
+from migrator.stages.verify.links import compare_links
 from migrator.stages.verify.tally import Tally, error_problem
 from migrator.stages.verify.walk import HELD_ENTRIES, TreeComparison
 
@@ -229,7 +229,7 @@ class _Verification:
             await comparison.run()
             await self._compare_with_catalogs(draft, comparison, tally, trees)
             # Last, since what only a catalog knew of may be a name of a file too.
-            await asyncio.to_thread(_compare_links, draft, tally, capabilities)
+            await asyncio.to_thread(compare_links, draft, tally, capabilities)
             manifest = await asyncio.to_thread(draft.close)
         finally:
             ticker.cancel()
@@ -407,36 +407,6 @@ def _account(paths: Sequence[bytes], comparison: TreeComparison, tally: Tally) -
             tally.found(
                 Difference(path=path, kind=DifferenceKind.UNPROVEN, source=words, target="an earlier scan saw it")
             )
-
-
-def _compare_links(draft: ManifestDraft, tally: Tally, capabilities: TargetCapabilities) -> None:
-    # Rows that were added before are on disk by now, so findings may be added while they are read.
-    for finding in draft.link_findings():
-        _take_link_finding(finding, tally, capabilities)
-
-
-def _take_link_finding(finding: LinkFinding, tally: Tally, capabilities: TargetCapabilities) -> None:
-    other = show(finding.other)
-    match finding.kind:
-        case LinkFindingKind.SPLIT if not capabilities.keeps_hard_links:
-            tally.lost(Loss(path=finding.path, kind=SurpriseKind.LOSS_HARD_LINK, detail=f"a copy beside {other}"))
-        case LinkFindingKind.SPLIT:
-            _links_differ(tally, finding.path, f"the same file as {other}", "a file of its own")
-        case LinkFindingKind.MERGED:
-            _links_differ(tally, finding.path, "a file of its own", f"the same file as {other}")
-        case LinkFindingKind.OUTSIDE if tally.unread:
-            # Its other names may be among what could not be read, for which the record is not whole anyway.
-            pass
-        case LinkFindingKind.OUTSIDE:
-            names = f"{finding.names} names in this batch"
-            _links_differ(tally, finding.path, names, f"{finding.nlink} names, {finding.names} of them in this batch")
-        case LinkFindingKind.BROKEN:
-            detail = f"{finding.nlink} names, {finding.names} of them in this batch: a copy of its own here"
-            tally.lost(Loss(path=finding.path, kind=SurpriseKind.HARD_LINKS_BROKEN, detail=detail))
-
-
-def _links_differ(tally: Tally, path: bytes, source: str, target: str) -> None:
-    tally.found(Difference(path=path, kind=DifferenceKind.HARD_LINKS, source=source, target=target))
 
 
 def _counts(counter: Counter[str]) -> Mapping[str, int]:
