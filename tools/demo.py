@@ -69,6 +69,7 @@ def main() -> None:
     if obstacle and kind == "posix":
         print(f"demo: no GlusterFS cluster can run here ({obstacle}): this is the demo on plain directories")
     site = options.dir / "site.toml"
+    report = REPOSITORY / "build" / "demo"
     started = time.monotonic()
     migrator(None, "lab", "up", "--dir", str(options.dir), "--kind", kind)
     try:
@@ -81,15 +82,14 @@ def main() -> None:
         migrator(site, "run", "--user-batch", "1")
         migrator(site, "run", "--all")
         migrator(site, "verify", "--all")
-        report = REPOSITORY / "build" / "demo"
         report.mkdir(parents=True, exist_ok=True)
         migrator(site, "report", "--output", str(report))
-        print(f"\ndemo: done in {time.monotonic() - started:.0f} s; the report for a browser: {report / 'report.html'}")
     finally:
         if options.keep:
             print(f"demo: the lab is up; site.toml: {site}; remove it with: migrator lab down --dir {options.dir}")
         else:
             migrator(None, "lab", "down", "--dir", str(options.dir))
+    print(f"\ndemo: done in {time.monotonic() - started:.0f} s; the report for a browser: {report / 'report.html'}")
 
 
 if __name__ == "__main__":
