@@ -9,13 +9,13 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from types import SimpleNamespace
-from typing import cast
 
 from migrator.adapters.catalog.database import connect
+from migrator.adapters.catalog.reader import open_closed
 from migrator.adapters.catalog.records import PartFacts, write_record
 from migrator.adapters.catalog.schema import CLOSING_RECORD, part_name
 from migrator.adapters.catalog.usage import CatalogQueryFiles
+from migrator.adapters.ledger.sqlite import SqliteLedger, open_ledger
 from migrator.adapters.plans.chunk_lists import ChunkListFiles
 from migrator.adapters.plans.documents import PlanFiles
 from migrator.config.site import Site, SiteSection, SourceSection, TargetSection, UsersSection
@@ -23,7 +23,7 @@ from migrator.domain.scan import CatalogRecord
 from migrator.domain.site import BEEGFS_CAPABILITIES, Capacity, MountIdentity
 from migrator.domain.tree import UserTree
 from migrator.domain.units import GIB, TIB
-from migrator.ports.ledger import Ledger, SiteRecord
+from migrator.ports.ledger import SiteRecord
 from migrator.stages.plan import PlanRequest, make_plan
 
 TREES = 200
@@ -102,8 +102,8 @@ def write_catalog(directory: Path, rows: int) -> CatalogRecord:
     return record
 
 
-def _ledger(catalog: str) -> Ledger:
-    """As much of a ledger as planning asks for; the real one costs nothing beside the catalog."""
+def _ledger(file: Path, catalog: str) -> SqliteLedger:
+    """A real ledger that knows the site and the scan."""
     identity = MountIdentity(
         filesystem="xfs", mounted_from="/dev/null", device=None, fsid=None, root_ino=1, sentinel=None
     )
@@ -116,16 +116,11 @@ def _ledger(catalog: str) -> Ledger:
         capabilities=BEEGFS_CAPABILITIES,
         capabilities_probed_at_s=0.0,
     )
-    return cast(
-        "Ledger",
-        SimpleNamespace(
-            site=SimpleNamespace(read=lambda: record),
-            scans=SimpleNamespace(latest=lambda: SimpleNamespace(name=catalog), unfinished=lambda: None),
-            samples=SimpleNamespace(measured_cost=lambda: None),
-            plans=SimpleNamespace(record=lambda *_, **__: None),
-            events=SimpleNamespace(add=lambda *_: None),
-        ),
-    )
+    ledger = open_ledger(file, create=True)
+    ledger.site.create(record)
+    ledger.scans.start(catalog=catalog, via="mount", at_s=float(NOW_S))
+    ledger.scans.finish(open_closed(file.parent / "catalogs" / catalog).record)
+    return ledger
 
 
 class _Clock:
@@ -148,6 +143,7 @@ def plan(work: Path) -> dict[str, object]:
         target=TargetSection(kind="beegfs", mount=Path("/mnt/target")),
         users=UsersSection(trees=("home/*",)),
     )
+    ledger = _ledger(work / "ledger.db", "scan-1")
     begun_s = time.monotonic()
     result = make_plan(
         PlanRequest(accept_unknown_inodes=True),
@@ -155,14 +151,16 @@ def plan(work: Path) -> dict[str, object]:
         catalogs=CatalogQueryFiles(work / "catalogs", temp_dir=work / "tmp"),
         documents=PlanFiles(site.site.plans_dir, site_id=SITE_ID),
         lists=ChunkListFiles(site.site.plans_dir, splits_dir=work / "splits"),
-        ledger=_ledger("scan-1"),
+        ledger=ledger,
         quotas=(),
         capacity=Capacity(total_bytes=1000 * TIB, free_bytes=900 * TIB, total_inodes=None, free_inodes=None),
         clock=_Clock(),
     )
+    elapsed_s = time.monotonic() - begun_s
+    ledger.close()
     usage = resource.getrusage(resource.RUSAGE_SELF)
     return {
-        "elapsed_s": round(time.monotonic() - begun_s, 2),
+        "elapsed_s": round(elapsed_s, 2),
         "cpu_s": round(usage.ru_utime + usage.ru_stime, 2),
         "peak_rss_bytes": usage.ru_maxrss * 1024,
         "batches": len(result.plan.batches),
