@@ -20,10 +20,9 @@ from migrator.domain.errors import ExitCode, UsageError
 from migrator.domain.plan import Order, Plan
 from migrator.domain.run import RetryPolicy, RunRequest, RunStopped, RunSummary
 from migrator.domain.verification import DigestPolicy, VerificationRecord
-from migrator.ports.ledger import Ledger
 from migrator.ports.progress import Progress
 from migrator.stages.plan import PlanRequest, make_plan
-from migrator.stages.run import choose_plan, run_batches
+from migrator.stages.run import choose_plan, latest_plan, run_batches
 from migrator.stages.scan import ScanRequest, scan
 from migrator.stages.verify import VerifyRequest, exit_code, verify
 
@@ -46,15 +45,6 @@ def _chosen(plan: Plan, numbers: Sequence[int], *, every: bool) -> tuple[int, ..
             else "it has no batches at all",
         )
     return tuple(numbers)
-
-
-def _plan_name(ledger: Ledger, name: str | None) -> str:
-    if name is not None:
-        return name
-    latest = ledger.plans.latest()
-    if latest is None:
-        raise UsageError("there is no plan yet", hint="run `migrator scan`, then `migrator plan`")
-    return latest.name
 
 
 @click.command("scan")
@@ -285,7 +275,7 @@ def verify_command(
         open_progress(sys.stderr, wiring.clock) as shown,
     ):
         known = ledger.site.read()
-        plan, _ = wiring.plans(known.site_id if known else None).read(_plan_name(ledger, plan_name))
+        plan, _ = wiring.plans(known.site_id if known else None).read(plan_name or latest_plan(ledger))
         for number in _chosen(plan, numbers, every=every):
             with wiring.source() as source, wiring.target(known.capabilities if known else None) as target:
                 request = VerifyRequest(plan=plan, batch=number, policy=policy, workers=jobs or site.verify.workers)

@@ -4,84 +4,14 @@ import json
 import os
 import sqlite3
 import subprocess
-import sys
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from tests.cli_site import Site
 from tests.conftest import MakeXfs
 
 pytestmark = pytest.mark.needs_root
-
-
-@dataclass(frozen=True)
-class Site:
-    """A small site on two file systems of its own, and the program at work on it."""
-
-    directory: Path
-    source: Path
-    target: Path
-
-    @property
-    def file(self) -> Path:
-        return self.directory / "site.toml"
-
-    def write(self, **changes: str) -> None:
-        keys = {"source": str(self.source), "target": str(self.target), "trees": '["home/*"]', "more": ""} | changes
-        self.file.write_text(
-            f'[site]\nname = "bad"\nstate_dir = "state"\n\n'
-            f'[source]\nkind = "posix"\nmount = "{keys["source"]}"\n\n'
-            f'[target]\nkind = "posix"\nmount = "{keys["target"]}"\n\n'
-            f"[users]\ntrees = {keys['trees']}\n\n[batch]\nmax_users = 1\n\n"
-            f'[transfer]\nreserve = "1MiB"\n\n{keys["more"]}'
-        )
-
-    def call(self, *arguments: str, path: str | None = None) -> "subprocess.CompletedProcess[str]":
-        done = subprocess.run(
-            [sys.executable, "-m", "migrator", "--site", str(self.file), *arguments],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            check=False,
-            env={**os.environ, **({"PATH": path} if path else {})},
-        )
-        assert "Traceback" not in done.stdout + done.stderr, done.stderr
-        return done
-
-    def fails(self, code: int, *arguments: str, says: tuple[str, ...], path: str | None = None) -> None:
-        """The verb ends with the code, and its message holds all of these."""
-        done = self.call(*arguments, path=path)
-        assert done.returncode == code, done.stderr or done.stdout
-        for words in says:
-            assert words in done.stderr, done.stderr
-        assert done.stderr.count("migrator:") == 1, done.stderr
-
-    def works(self, *arguments: str) -> None:
-        done = self.call(*arguments)
-        assert done.returncode == 0, done.stderr or done.stdout
-
-
-@pytest.fixture
-def site(scratch: Path, make_xfs: MakeXfs) -> Site:
-    source, target = make_xfs(), make_xfs()
-    for user in ("ann", "bob"):
-        tree = source.path / "home" / user
-        tree.mkdir(parents=True)
-        for number in range(20):
-            (tree / f"file-{number}").write_bytes(os.urandom(64 << 10))
-    directory = scratch / "site"
-    directory.mkdir()
-    made = Site(directory=directory, source=source.path, target=target.path)
-    made.write()
-    return made
-
-
-@pytest.fixture
-def planned(site: Site) -> Site:
-    for verb in ("init", "doctor", "scan", "plan"):
-        site.works(verb)
-    return site
 
 
 def test_no_site_file(site: Site) -> None:

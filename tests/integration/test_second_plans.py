@@ -8,10 +8,8 @@ import pytest
 
 from migrator.adapters.ledger.sqlite import open_ledger
 from migrator.domain.states import PassKind, PassState
+from tests.cli_site import Site
 from tests.conftest import MakeXfs
-from tests.integration.test_bad_input import Site, planned, site
-
-__all__ = ["planned", "site"]
 
 pytestmark = pytest.mark.needs_root
 
