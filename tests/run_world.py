@@ -12,7 +12,7 @@ from migrator.adapters.ledger.sqlite import open_ledger
 from migrator.domain.plan import Batch, ListedPath, Plan
 from migrator.domain.run import RetryPolicy, RunRequest, RunSummary
 from migrator.domain.site import TargetCapabilities
-from migrator.domain.states import CHUNK_ORDER, BatchState, ChunkKind, PassKind
+from migrator.domain.states import CHUNK_ORDER, BatchState, ChunkKind, PassKind, PassState
 from migrator.domain.transfer import FileProblem
 from migrator.domain.tree import UserTree
 from migrator.ports.blocking import Blocking
@@ -100,6 +100,12 @@ class World:
             ports = {name: Dying(port, death) for name, port in ports.items()}
             self.locks.held.clear()
         return await run_batches(request, clock=clock, tokens=self.tokens, blocking=self.blocking, **ports)
+
+    @property
+    def pass_state(self) -> PassState:
+        record = self.ledger.passes.find("plan", 1, PassKind.SEED)
+        assert record is not None
+        return record.state
 
     @property
     def attention(self) -> Sequence[FileProblem]:

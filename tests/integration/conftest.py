@@ -1,12 +1,14 @@
-"""Sites for tests that go through the command line."""
+"""Sites for tests that go through the command line, and a small world for those of the run stage."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.cli_site import Site
 from tests.conftest import MakeXfs
+from tests.run_world import World, small_world
 
 
 @pytest.fixture
@@ -29,3 +31,10 @@ def planned(site: Site) -> Site:
     for verb in ("init", "doctor", "scan", "plan"):
         site.works(verb)
     return site
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    made = small_world(tmp_path)
+    yield made
+    made.ledger.close()  # type: ignore[attr-defined]
