@@ -8,7 +8,7 @@ PYTHON_OF_VENV := .venv/bin/python
 help:
 	@echo "make demo    the main job from end to end on a rehearsal lab; prints the report"
 	@echo "make test    every check: ruff, mypy, import-linter, all tests"
-	@echo "make bench   the benchmarks"
+	@echo "make bench   the benchmarks, on labs of their own; writes docs/performance.md (options: BENCH='--keep')"
 	@echo "make venv    only the set-up: Debian packages that are missing (as root), and .venv"
 	@echo "make docs    docs/configuration.md and plans/sample.json, which are made by the program"
 	@echo "make format  the code in its one form"
@@ -24,7 +24,7 @@ test: venv
 	@tools/test.sh
 
 bench: venv
-	$(PYTHON_OF_VENV) -m bench
+	$(PYTHON_OF_VENV) -m bench all $(BENCH)
 
 docs: venv
 	$(PYTHON_OF_VENV) tools/reference_pages.py

@@ -6,11 +6,18 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 venv=${MIGRATOR_VENV:-.venv}
-packages=(glusterfs-server glusterfs-client rsync xfsprogs attr acl iproute2 python3-venv fuse3)
+packages=(glusterfs-server glusterfs-client rsync xfsprogs attr acl iproute2 python3-venv fuse3
+    gcc libc6-dev openssh-server openssh-client fpart slurmctld slurmd slurm-client munge strace)
 # What must be there in the end, whoever installed it: package and one command of it.
 needed=(rsync:rsync)
 wanted=(glusterfs-server:glusterd glusterfs-client:glusterfs xfsprogs:mkfs.xfs attr:setfattr acl:setfacl iproute2:ip
-    fuse3:fusermount3)
+    fuse3:fusermount3 gcc:gcc openssh-server:sshd openssh-client:ssh fpart:fpsync slurmctld:slurmctld slurmd:slurmd
+    slurm-client:srun munge:munged strace:strace)
+
+# What these packages would start on this machine.
+declare -A services=([openssh-server]=ssh.service [slurmctld]=slurmctld.service [slurmd]=slurmd.service
+    [munge]=munge.service)
+policy=/usr/sbin/policy-rc.d
 
 say() { printf 'setup: %s\n' "$*" >&2; }
 fail() {
@@ -24,6 +31,8 @@ has() { PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin command -v "$1" >/dev/null; }
 
 install_packages() {
     local missing=() package
+    # Debian's fpart wants a command `mail`, that one a mail server, and the first that apt finds would listen here.
+    has sendmail || packages+=(msmtp-mta)
     for package in "${packages[@]}"; do
         installed "$package" || missing+=("$package")
     done
@@ -32,8 +41,36 @@ install_packages() {
     export DEBIAN_FRONTEND=noninteractive
     local options=(-qq -o DPkg::Lock::Timeout=300 -o Dpkg::Use-Pty=0)
     apt-get "${options[@]}" update || fail "apt-get update failed: is there a network, and a Debian mirror?"
-    apt-get "${options[@]}" install --yes --no-install-recommends "${missing[@]}" >&2 ||
+    without_services apt-get "${options[@]}" install --yes --no-install-recommends "${missing[@]}" >&2 ||
         fail "apt-get could not install: ${missing[*]}"
+    keep_services_off "${missing[@]}"
+}
+
+# Only the programs are wanted, for labs and tests start daemons of their own: nothing that is installed here shall listen
+# on this machine. Debian starts what it installs unless this file says no; one that is there already says what it says.
+without_services() {
+    [[ ! -e $policy ]] || {
+        "$@"
+        return
+    }
+    trap 'rm -f "$policy"' EXIT
+    printf '#!/bin/sh\nexit 101\n' >"$policy"
+    chmod 755 "$policy"
+    local code=0
+    "$@" || code=$?
+    rm -f "$policy"
+    trap - EXIT
+    return "$code"
+}
+
+# Nor after the next start of the machine: of the packages that were missing, not of those that were there.
+keep_services_off() {
+    has systemctl && [[ -d /run/systemd/system ]] || return 0
+    local package
+    for package in "$@"; do
+        [[ -z ${services[$package]:-} ]] || systemctl --quiet disable "${services[$package]}" ||
+            say "${services[$package]} could not be disabled"
+    done
 }
 
 check_commands() {
@@ -65,9 +102,18 @@ find_python() {
     fail "no Python 3.11 or later: install python3 (Debian 12 has 3.11), or name one: PYTHON=/path/to/python3 make venv"
 }
 
+# Everything that decides what .venv and the compiled program hold, as one line: whether there is a compiler and whether
+# the program is there belong to it, so that it is built when one has come, and again when it was removed.
+set_up_from() {
+    local program=migrator/adapters/native/migrator-native compiler
+    compiler=$(command -v "${CC:-cc}" gcc clang | head -n 1) || true
+    printf '%s %s %s %s\n' "$PWD" "${compiler:-no compiler}" "$([[ -x $program ]] && echo built || echo missing)" \
+        "$(cat requirements.lock setup.cfg setup.py pyproject.toml tools/setup.sh migrator/adapters/native/src/*.[ch] | sha256sum)"
+}
+
 make_venv() {
     local stamp=$venv/.migrator-setup state python
-    state=$(cat requirements.lock setup.cfg pyproject.toml tools/setup.sh | sha256sum)" $PWD"
+    state=$(set_up_from)
     if [[ -f $stamp && $(<"$stamp") == "$state" ]] && "$venv/bin/python" -c 'import migrator, click' 2>/dev/null; then
         return
     fi
@@ -82,7 +128,7 @@ make_venv() {
         fail "pip could not install what requirements.lock names: is there a network?"
     # The build tool is pinned there too, so nothing is fetched for the build.
     "$venv/bin/python" -m pip install "${options[@]}" --no-deps --no-build-isolation -e .
-    printf '%s\n' "$state" >"$stamp"
+    set_up_from >"$stamp"
 }
 
 if ((EUID != 0)); then

@@ -1,6 +1,6 @@
 #!/bin/bash
 # Every check, to the end, whatever fails before; the exit code says whether all of it passed.
-# TEST_WORKERS sets how many processes the pure tests use (2).
+# TEST_WORKERS sets how many processes run tests (2).
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
@@ -18,9 +18,11 @@ check "ruff check" "$bin/ruff" check .
 check "ruff format" "$bin/ruff" format --check .
 check "mypy" "$bin/mypy"
 check "lint-imports" "$bin/lint-imports"
-# Those that need no cluster, side by side; then those on real clusters, one after another: they share one lab.
+# Those that need no cluster; then those on real clusters and those that break things, which mostly wait. Each process
+# has a lab of its own.
 check "tests" "$bin/python" -m pytest -q -rs -n "${TEST_WORKERS:-2}" tests/unit tests/contracts tests/integration tests/docs
-check "tests on a real cluster" "$bin/python" -m pytest -q -rs tests/cluster tests/faults
+check "tests on a real cluster and of faults" "$bin/python" -m pytest -q -rs -n "${TEST_WORKERS:-2}" \
+    tests/cluster tests/faults
 
 if ((${#failed[@]})); then
     printf '\nfailed: %s\n' "$(printf '%s, ' "${failed[@]}" | sed 's/, $//')"
