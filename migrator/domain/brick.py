@@ -15,8 +15,22 @@ class Brick:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BrickHeal:
+    """What a brick waits to have healed: `entries` is None where that could not be told; `status` is Gluster's word."""
+
+    brick: str
+    status: str
+    entries: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class VolumeState:
-    """What a look at the volume saw. `tasks` are unfinished or uncommitted ones (`Rebalance`, `Remove brick`)."""
+    """What a look at the volume saw. `tasks` are unfinished or uncommitted ones (`Rebalance`, `Remove brick`);
+    `task_ids` are those of every task that is listed, ended ones too: another id means that one was begun meanwhile.
+
+    `heals` and `peers_down` are None where they were not asked for: only who reads the bricks needs them. `heals` is
+    empty on volumes that keep every file once.
+    """
 
     volume: str
     volume_id: str
@@ -25,6 +39,12 @@ class VolumeState:
     bricks: tuple[Brick, ...]
     options: tuple[tuple[str, str], ...]
     tasks: tuple[str, ...]
+    replica_count: int = 1
+    disperse_count: int = 0
+    stripe_count: int = 1
+    task_ids: tuple[str, ...] = ()
+    heals: tuple[BrickHeal, ...] | None = None
+    peers_down: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,6 +27,11 @@ class EventKind(StrEnum):
     VERIFY_STARTED = "verify-started"
     VERIFY_FINISHED = "verify-finished"
     GUARD_REFUSED = "guard-refused"
+    HOST_LOST = "host-lost"
+    HOST_FOUND = "host-found"
+    BRICKS_UNFIT = "bricks-unfit"
+    TREE_DRIVEN = "tree-driven"
+    SECOND_LOOK = "second-look"
     CAPABILITIES_PROBED = "capabilities-probed"
 
 

@@ -25,13 +25,15 @@ class LabKind(StrEnum):
 class VolumeType(StrEnum):
     """How the lab's volume spreads files over bricks.
 
-    `replica3` and `arbiter` take the first brick of every host and leave the others as spares; the other two take all.
+    `replica3`, `arbiter` and `disperse` take the first brick of every host and leave the others as spares; the other two
+    take all.
     """
 
     DISTRIBUTE = "distribute"
     REPLICA3 = "replica3"
     ARBITER = "arbiter"
     DISTRIBUTED_REPLICATE = "distributed-replicate"
+    DISPERSE = "disperse"
 
 
 class LabPhase(StrEnum):
@@ -112,6 +114,7 @@ class LabSpec:
     must differ between labs that are up at once, so by default both are derived from the directory. `files` and
     `data_bytes` are for all users together; the odd files come on top. `reference_time_s` is what the ages of files
     count from; None: the start of the day on which the lab comes up. Equal seeds and reference times give equal trees.
+    `ssh` False: the hosts run no sshd, as where this machine has none.
     """
 
     directory: bytes
@@ -131,6 +134,7 @@ class LabSpec:
     prefix: str = ""
     subnet_octet: int = 0
     reference_time_s: int | None = None
+    ssh: bool = True
 
     @property
     def name_prefix(self) -> str:
@@ -203,7 +207,8 @@ class LabState:
     """A lab as it is recorded in its `lab.json`.
 
     `token` is in the environment of every process of the lab (`MIGRATOR_TOKEN`). `reached_s` says when, after the
-    start, each step was done (for people). `notes` say what this machine could not do.
+    start, each step was done (for people). `notes` say what this machine could not do. `ssh_config` is the file that
+    ssh needs to reach the hosts (`ssh -F`), empty where they run no sshd.
     """
 
     spec: LabSpec
@@ -218,6 +223,7 @@ class LabState:
     state_dir: bytes = b""
     site_file: bytes = b""
     gluster: bytes = b""
+    ssh_config: bytes = b""
     trees: tuple[bytes, ...] = ()
     files: int = 0
     data_bytes: int = 0

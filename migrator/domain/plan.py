@@ -160,20 +160,35 @@ class Plan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedPath:
-    """One row of a chunk list. `link_to` is set in chunks of links: the name that exists already."""
+    """One row of a chunk list. `link_to` is set in chunks of links: the name that exists already.
+
+    `mtime_ns` is the catalog's. In chunks of ranges `range_offset_bytes` and `range_length_bytes` say which part of the
+    file; in the chunk of files that such a file ends in, `in_ranges` says that its content is brought by ranges. In both
+    `size_bytes` is what the chunk brings of it (there nothing), and `file_size_bytes` the file's own.
+    """
 
     path: bytes
     size_bytes: int
     link_group: int | None = None
     link_to: bytes | None = None
+    mtime_ns: int | None = None
+    range_offset_bytes: int | None = None
+    range_length_bytes: int | None = None
+    in_ranges: bool = False
+    file_size_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chunk:
-    """A list of paths of one tree for one stream. `number` is unique in its pass; the paths lie in the chunk list."""
+    """A list of paths of one tree for one stream. `number` is unique in its pass; the paths lie in the chunk list.
+
+    `brick` (`host:/path`, as glusterd writes it) is where the paths lay when they were scanned; None: read them through
+    the mount.
+    """
 
     number: int
     kind: ChunkKind
     tree: bytes
     files: int
     size_bytes: int
+    brick: str | None = None

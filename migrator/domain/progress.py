@@ -4,14 +4,27 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BrickProgress:
+    """How far the walk of one brick is: entries of every kind; `ended` also where it failed."""
+
+    brick: str
+    rows: int
+    elapsed_s: float
+    ended: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ScanProgress:
-    """How far a scan is. `by_user` holds rows and bytes per user so far."""
+    """How far a scan is. `by_user` holds rows and bytes per user so far; `bricks` is empty where the mount is read, and
+    where bricks are, nobody knows how many directories wait.
+    """
 
     elapsed_s: float
     rows: int
     directories_waiting: int
     problems: int
     by_user: tuple[tuple[str, int, int], ...]
+    bricks: tuple[BrickProgress, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,6 +27,9 @@ class RunRequest:
 
     `recopy`: send every file, also where size and times on the target are right already.
 
+    `engine` as in `--engine`. `only_bricks`: never read through the mount what lies on a brick ([source] via is
+    `bricks`). A host that was lost has ended its streams by itself after `lease_s`.
+
     `stall_timeout_s` bounds how long a stream may do nothing, `end_timeout_s` how long ending it may take.
     """
 
@@ -36,6 +39,9 @@ class RunRequest:
     pid: int
     dry_run: bool = False
     recopy: bool = False
+    engine: str = "auto"
+    only_bricks: bool = False
+    lease_s: float = 30.0
     bwlimit_bytes_per_s: int | None = None
     retry: RetryPolicy = field(default_factory=RetryPolicy)
     stall_timeout_s: float = 600.0

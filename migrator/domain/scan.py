@@ -16,12 +16,42 @@ class ScanProblem:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BrickWalk:
+    """The walk of one brick: `rows` are its entries that are no directories, `directories` its own copies of them."""
+
+    brick: str
+    host: str
+    rows: int
+    directories: int
+    elapsed_s: float
+    whole: bool
+
+    @property
+    def rows_per_s(self) -> float:
+        """Entries of both kinds per second."""
+        return (self.rows + self.directories) / self.elapsed_s if self.elapsed_s > 0 else 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScanTimes:
+    """Where the time of a scan went: looking at the volume and starting (before and after), reading, and making one
+    catalog of what was read. Of a scan that went on in several sessions, the last one's.
+    """
+
+    checks_s: float = 0.0
+    walk_s: float = 0.0
+    finish_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CatalogRecord:
     """The closing record of a catalog (`catalog.json`); `finished_at_s` is None while the scan is under way.
 
     `whole` needs: every directory read, source healthy and unchanged before and after. `reasons` says why not.
     `size_bytes` counts a hard-linked file once per name. `health_fingerprint` is the source's at the start of the scan,
-    for one that goes on later; empty where it is not known.
+    for one that goes on later; empty where it is not known. `way_reasons` says why the bricks were not read where that
+    was asked for; `findings` what an admin should know of the bricks, although the scan may be whole; `bricks` those
+    that were read. These three and `times` are in the catalog alone, not in the ledger.
     """
 
     name: str
@@ -40,3 +70,7 @@ class CatalogRecord:
     size_bytes: int
     problems: int
     health_fingerprint: str = ""
+    way_reasons: tuple[str, ...] = ()
+    findings: tuple[str, ...] = ()
+    bricks: tuple[BrickWalk, ...] = ()
+    times: ScanTimes = ScanTimes()

@@ -24,12 +24,15 @@ class ChunkKind(StrEnum):
     """What a chunk's list holds, in the order in which the kinds run."""
 
     DIRECTORIES = "directories"
+    RANGES = "ranges"
     FILES = "files"
     LINKS = "links"
     DIRECTORY_TIMES = "directory_times"
+    TREE = "tree"
+    """A whole user tree for a driver: it has no list. What matters are the other chunks, which go over it again."""
 
 
-CHUNK_ORDER = (ChunkKind.DIRECTORIES, ChunkKind.FILES, ChunkKind.LINKS, ChunkKind.DIRECTORY_TIMES)
+CHUNK_ORDER = (ChunkKind.DIRECTORIES, ChunkKind.RANGES, ChunkKind.FILES, ChunkKind.LINKS, ChunkKind.DIRECTORY_TIMES)
 
 
 class ChunkState(StrEnum):

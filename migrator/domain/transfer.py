@@ -7,10 +7,15 @@ from migrator.domain.states import AttemptState, ChunkKind, ChunkState
 
 
 class FileProblemKind(StrEnum):
-    """Why a listed file did not arrive. `vanished` is confirmed by a look and normal; `bad` needs attention."""
+    """Why a listed file did not arrive, or not as listed. `vanished` is confirmed by a look and normal; `bad` needs
+    attention. `moved`: it is not on its brick any more, or a link-to file is in its place: it is read through the mount
+    instead. `changed`: it arrived, and was being written to all the time: the next pass sends it again.
+    """
 
     VANISHED = "vanished"
     BAD = "bad"
+    MOVED = "moved"
+    CHANGED = "changed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +40,8 @@ class StopReason(StrEnum):
     SOURCE_UNHEALTHY = "source-unhealthy"
     MOUNT_CHANGED = "mount-changed"
     TOOL_MISSING = "tool-missing"
+    HOST_LOST = "host-lost"
+    BRICKS_UNFIT = "bricks-unfit"
 
 
 class Verdict(StrEnum):
@@ -88,6 +95,7 @@ class ChunkRecord:
     state: ChunkState
     tries: int
     list_path: str | None = None
+    brick: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,7 @@ Every method that records may be called again after a crash with the same facts 
 go through the transition tables of `migrator.domain.states`; a change that they do not allow raises LedgerCorrupt.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -168,8 +168,15 @@ class PassRecords(Protocol):
     def to_retry(self, pass_id: int) -> Sequence[ChunkRecord]:
         """The chunks that `retry_failed` would let wait again, in order of number."""
 
-    def pending(self, pass_id: int, kind: str, limit: int) -> Sequence[ChunkRecord]:
-        """Chunks of one kind that wait, the largest first."""
+    def pending(
+        self, pass_id: int, kind: str, limit: int, *, bricks: Collection[str | None] | None = None
+    ) -> Sequence[ChunkRecord]:
+        """Chunks of one kind that wait, the largest first; with `bricks` only those of these bricks (None among them:
+        those of no brick).
+        """
+
+    def bricks(self, pass_id: int) -> frozenset[str | None]:
+        """Where the chunks of a pass are to be read (None: through the mount), those that are done too."""
 
     def failed(self, pass_id: int) -> Sequence[ChunkRecord]:
         """Chunks that failed, of all kinds, in order of number."""
@@ -185,6 +192,12 @@ class PassRecords(Protocol):
         """
 
     def next_chunk_number(self, pass_id: int) -> int: ...
+
+    def add_trees(self, pass_id: int, trees: Mapping[bytes, Need]) -> Sequence[ChunkRecord]:
+        """One chunk of the whole tree for each tree, in the order given; those that the pass has already stay."""
+
+    def sent_since(self, pass_id: int, attempt_id: int) -> StreamCounters:
+        """What the attempts after this one have brought, those at whole trees aside."""
 
     def intend(self, *, chunk_id: int, token: str, host: str, engine: str, argv: Sequence[str], at_s: float) -> int:
         """Write down an attempt before its process starts; the chunk becomes running. Returns the attempt's id."""

@@ -1,10 +1,15 @@
 """Starting other programs: an argv list, started in one place, with a timeout and a whole-process-group stop."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from migrator.domain.transfer import ProcessIdentity
+
+OnOutput = Callable[[bytes], "Awaitable[None] | None"]
+"""Takes a piece of output, cut anywhere. Where it returns something to await, nothing more is read before that is done:
+so a slow reader holds a fast program, and memory stays flat.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,13 +51,13 @@ class Processes(Protocol):
         command: Command,
         *,
         on_start: Callable[[ProcessIdentity], None],
-        on_stdout: Callable[[bytes], None],
-        on_stderr: Callable[[bytes], None],
+        on_stdout: OnOutput,
+        on_stderr: OnOutput,
     ) -> Completed:
         """As `run`, with output handed out in pieces as it comes (`stdout` and `stderr` of the result are empty)."""
 
-    def survivors(self, tokens: Sequence[str]) -> Mapping[str, tuple[ProcessIdentity, ...]]:
-        """Which processes on this machine still carry one of the tokens."""
+    async def survivors(self, tokens: Sequence[str]) -> Mapping[str, tuple[ProcessIdentity, ...]]:
+        """Which living processes of that machine still carry one of the tokens; tokens without any are left out."""
 
     async def end(self, token: str, *, grace_s: float) -> bool:
         """End every process that carries the token; False where one is left (in D state): then wait, never restart."""

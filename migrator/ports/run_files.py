@@ -1,5 +1,6 @@
 """What one invocation of `run` leaves in its directory: a log, and the argv and output of every attempt."""
 
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from typing import Protocol
 
@@ -14,6 +15,9 @@ class AttemptFiles(Protocol):
 
     def stderr(self, piece: bytes) -> None:
         """Append a piece of standard error."""
+
+    def digests(self, algorithm: str, found: Mapping[bytes, bytes]) -> None:
+        """Write digests down that a stream made on the way, by path. May be called again, for the whole of them."""
 
     def close(self, *, keep_list: bool) -> None:
         """Close the files. The list that the stream was given stays only where it helps to find out what went wrong.

@@ -1,6 +1,6 @@
 """Engines turn a chunk into a command and its output into facts; executors run that command on a host, confined."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -8,7 +8,16 @@ from migrator.domain.plan import ListedPath
 from migrator.domain.site import TargetCapabilities
 from migrator.domain.states import ChunkKind
 from migrator.domain.transfer import Outcome, ProcessIdentity, StreamCounters
-from migrator.ports.processes import Command, Completed
+from migrator.ports.processes import Command, Completed, Processes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrickRules:
+    """The source of a stream is a brick and not a mount: link-to files are no data, Gluster's own attributes never
+    travel, and times come from `trusted.glusterfs.mdata` where the volume keeps them there (`features.ctime`).
+    """
+
+    times_from_mdata: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,7 +25,8 @@ class ChunkWork:
     """All that an engine needs of a chunk. Paths are relative to the source root and lie in `tree`.
 
     `bwlimit_bytes_per_s` is this stream's share; None: no limit. `recopy`: what is on the target already may not have
-    reached its disks before a crash, so size and times that fit prove nothing: everything is copied again.
+    reached its disks before a crash, so size and times that fit prove nothing: everything is copied again. `brick` is
+    None where the source is a mount.
     """
 
     kind: ChunkKind
@@ -25,6 +35,7 @@ class ChunkWork:
     capabilities: TargetCapabilities
     bwlimit_bytes_per_s: int | None = None
     recopy: bool = False
+    brick: BrickRules | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +63,10 @@ class StreamReader(Protocol):
     def stderr_tail(self) -> bytes:
         """The last few KiB of standard error."""
 
+    @property
+    def digests(self) -> Mapping[bytes, bytes]:
+        """Digests that were made on the way, by path relative to the source root; empty where none were asked for."""
+
     def outcome(self, completed: Completed) -> Outcome:
         """Judge the attempt, once the process has ended."""
 
@@ -75,6 +90,30 @@ class Engine(Protocol):
 
     def reader(self, work: ChunkWork, view: StreamView) -> StreamReader:
         """A new reader for one attempt."""
+
+
+class Settler(Protocol):
+    """Mends what an engine that knows nothing of bricks has copied from one: sets the times that the volume shows, and
+    tells the names that were no data there (`moved`).
+    """
+
+    @property
+    def program(self) -> bytes:
+        """The executable's absolute path."""
+
+    @property
+    def confined(self) -> bool:
+        """Whether it runs as streams do; if not, `processes` runs it as it is on the host."""
+
+    @property
+    def processes(self) -> Processes:
+        """The programs of its host."""
+
+    def settle_command(self, work: ChunkWork, view: StreamView) -> Command | None:
+        """The argv and the list; None where there is nothing to settle. Pure."""
+
+    def reader(self, work: ChunkWork, view: StreamView) -> StreamReader:
+        """A new reader for one settling."""
 
 
 class Executor(Protocol):
@@ -101,3 +140,6 @@ class Executor(Protocol):
 
     async def end_orphans(self, tokens: Sequence[str]) -> Sequence[str]:
         """End what is left of earlier attempts; returns the tokens of those that could not be ended."""
+
+    async def sync(self) -> None:
+        """Return when all that streams here wrote has reached the target's disks (syncfs). Raises OSError, HostLost."""
