@@ -30,7 +30,7 @@ SILENT_AFTER_S = 30.0
 PACE_WINDOW_S = 7 * DAY_S
 """How far back the pace is looked at: a week holds the nights, weekends and pauses of a real migration."""
 
-_CONTENT = (ChunkKind.FILES, ChunkKind.LINKS)
+_CONTENT = (ChunkKind.RANGES, ChunkKind.FILES, ChunkKind.LINKS)
 _SPANS_S = (
     5.0,
     10.0,

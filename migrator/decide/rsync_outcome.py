@@ -4,6 +4,7 @@ import errno
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from migrator.decide.jail_outcome import JAIL_FAILED, judge_jail
 from migrator.decide.rsync_messages import ListedNames, Message, MessageKind, Side, parse_messages
 from migrator.decide.stopping import stop_reason
 from migrator.domain.paths import join, show
@@ -40,7 +41,6 @@ _PER_FILE = (23, 24)
 _ENDED_BY_SIGNAL = (19, 20, 128 + 1, 128 + 2, 128 + 9, 128 + 15)
 _UNUSABLE = (1, 126, 127)
 """Not 2 and 4: who swaps a directory for a symlink at the right moment makes rsync 3.2.7 end with 2."""
-_JAIL_FAILED = 125
 _GONE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 """There is no such path on the source any more, perhaps since something else took the place of a directory above."""
 _SHOWN_LINES = 3
@@ -100,8 +100,8 @@ def judge_rsync(ended: EndedRsync) -> Outcome:
     """
     messages = parse_messages(ended.stderr)
     listed = ListedNames(ended.names, source_tree=ended.source_tree, target_tree=ended.target_tree)
-    if ended.exit_code == _JAIL_FAILED and (jail := _first(messages, MessageKind.JAIL)) is not None:
-        return _judge_jail(ended, listed, jail)
+    if ended.exit_code == JAIL_FAILED and (jail := _first(messages, MessageKind.JAIL)) is not None:
+        return judge_jail(jail, [join(ended.tree, name) for name in listed.all()], ended.counters)
     if (stopped := _stop(ended, listed, messages)) is not None:
         return stopped
     if ended.timed_out:
@@ -180,28 +180,14 @@ def _stop_reason(message: Message) -> StopReason | None:
     if message.kind is not MessageKind.SYSTEM_ERROR:
         return None
     if message.errno == errno.ESTALE:
-        return StopReason.DISCONNECTED
+        # Of a source file: Gluster has just moved it to another brick, or a user has replaced it. A mount that is stale
+        # itself is seen by the look at the tree before the next try.
+        return None if message.side is Side.SOURCE else StopReason.DISCONNECTED
     reason = stop_reason(message.errno)
     if reason in (StopReason.TARGET_FULL, StopReason.TARGET_QUOTA, StopReason.TARGET_READ_ONLY):
         # A file system says ENOSPC also of an attribute that is too big for it; and the source is never written to.
         return None if message.side is Side.SOURCE or message.sets_attributes else reason
     return reason
-
-
-def _judge_jail(ended: EndedRsync, listed: ListedNames, message: Message) -> Outcome:
-    text = _shown(ended, message)
-    reason = stop_reason(message.errno) or (StopReason.DISCONNECTED if message.errno == errno.ESTALE else None)
-    if reason is not None:
-        return _outcome(ended, Verdict.STOP, stop=reason, message=text)
-    if message.step == "source-tree":
-        # The tree is gone, or something else is in its place: every path wants a look.
-        suspects = tuple(_problem(ended, name, message) for name in listed.all())
-        return _outcome(ended, Verdict.DONE, suspects=suspects, message=text)
-    if message.step in ("source-root", "target-root", "target-tree"):
-        return _outcome(ended, Verdict.STOP, stop=StopReason.MOUNT_CHANGED, message=text)
-    if message.errno in (errno.ENOMEM, errno.EAGAIN, errno.EMFILE, errno.ENFILE, errno.ENOBUFS):
-        return _outcome(ended, Verdict.RETRY, message=text)
-    return _outcome(ended, Verdict.STOP, stop=StopReason.TOOL_MISSING, message=text)
 
 
 def _problem(ended: EndedRsync, name: bytes, message: Message) -> FileProblem:

@@ -1,5 +1,7 @@
 """Whether the programs that the migration needs are there and new enough. Pure: from their output to findings."""
 
+from collections.abc import Sequence
+
 from migrator.decide.rsync_features import MINIMUM_VERSION, dotted, parse_features
 from migrator.domain.finding import Finding, failure, ok, warning
 
@@ -64,3 +66,73 @@ def check_python(version: tuple[int, int, int]) -> Finding:
     if version < (3, 11):
         return failure("python", f"Python {dotted(version)} is too old", "use Python 3.11 or later")
     return ok("python", f"Python {dotted(version)}")
+
+
+def check_engine(engine: str, compiled_problem: str | None, driver_problem: tuple[str, str] | None) -> list[Finding]:
+    """Is there what `[transfer] engine` names? `compiled_problem` is why there is no compiled program; `driver_problem`
+    why fpsync or parsyncfp2 cannot be used, and what to do.
+    """
+    check = "engine"
+    if driver_problem is not None:
+        return [failure(check, f"[transfer] engine is `{engine}`: {driver_problem[0]}", driver_problem[1])]
+    if compiled_problem is None:
+        return [ok(check, f"`{engine}`, and the compiled program is there")]
+    if engine == "direct":
+        return [
+            failure(
+                check,
+                f"[transfer] engine is `direct`: {compiled_problem}",
+                "install gcc and libc6-dev and install migrator again, or set it to `auto`",
+            )
+        ]
+    return [
+        warning(
+            check,
+            f"{compiled_problem}: bricks are walked in plain Python, and everything is copied by rsync",
+            "install gcc and libc6-dev, and install migrator again",
+        )
+    ]
+
+
+def check_slurm_programs(missing: Sequence[str]) -> Finding | None:
+    """`missing` are programs of Slurm that are not found here; None where all are there."""
+    if not missing:
+        return None
+    return failure(
+        "slurm",
+        f"[transfer] movers is `slurm`, and not found here: {', '.join(missing)}",
+        "install Slurm's client (Debian: slurm-client), or set movers to `local`",
+    )
+
+
+def check_slurm_controller(exit_code: int, said: str) -> Finding | None:
+    """What `scontrol ping` gave; None where a controller answers. A second one that is down does not matter."""
+    if exit_code == 0 and " UP" in said:
+        return None
+    return failure(
+        "slurm",
+        f"no controller of Slurm answers: {said or f'scontrol ping ended with code {exit_code}'}",
+        "start slurmctld; SLURM_CONF or /etc/slurm/slurm.conf says where it is looked for; `munge -n | unmunge` must work",
+    )
+
+
+def check_slurm_nodes(listed: str, wanted: int) -> Finding:
+    """Are there as many nodes as [slurm] nodes asks for? `listed` is what `sinfo --Node --format=%N|%t` gave."""
+    states = dict(line.strip().split("|", 1) for line in listed.split("\n") if "|" in line)
+    usable = [name for name, state in states.items() if _takes_jobs(state)]
+    if len(usable) >= wanted:
+        return ok("slurm", f"{len(usable)} of {len(states)} nodes take jobs, {wanted} at once are asked for")
+    others = ", ".join(f"{name} {state}" for name, state in sorted(states.items()) if name not in usable) or "no others"
+    message = f"{len(usable)} of {len(states)} nodes take jobs, and [slurm] nodes asks for {wanted}: {others}"
+    fix = "see `sinfo -R`; bring nodes back (`scontrol update NodeName=... State=RESUME`), or ask for fewer"
+    return failure("slurm", message, fix) if not usable else warning("slurm", message, fix)
+
+
+_TAKES_JOBS = frozenset({"idle", "mix", "alloc", "comp", "plnd"})
+
+
+def _takes_jobs(state: str) -> bool:
+    """In the words of `sinfo`; a mark behind them means that the node does not answer (`*`), or will not (`$`, `@`, ...),
+    but `~`, `#` and `-`: it sleeps and can be woken, wakes up, or is kept free for a job of somebody's.
+    """
+    return state.strip().rstrip("~#-") in _TAKES_JOBS

@@ -5,6 +5,8 @@ import hashlib
 from migrator.domain.brick import VolumeState
 from migrator.domain.site import MountIdentity
 
+_PERFORMANCE = "performance."
+
 
 def volume_problems(state: VolumeState) -> tuple[str, ...]:
     """Sentences for everything that makes the mount show less than there is, without any error of its own.
@@ -29,11 +31,13 @@ def volume_problems(state: VolumeState) -> tuple[str, ...]:
 
 
 def volume_fingerprint(state: VolumeState) -> str:
-    """Changes with the brick list (its order too), with an option, and with the volume itself."""
+    """Changes with the brick list (its order too), with an option, and with the volume itself. Options of performance
+    change nothing of what is shown, and a drain sets one by itself when it begins.
+    """
     digest = hashlib.blake2b(digest_size=16)
     facts = [state.volume, state.volume_id, state.type, str(state.started)]
     facts += [f"{brick.name} {brick.arbiter}" for brick in state.bricks]
-    facts += [f"{option}={value}" for option, value in sorted(state.options)]
+    facts += [f"{option}={value}" for option, value in sorted(state.options) if not option.startswith(_PERFORMANCE)]
     for fact in facts:
         raw = fact.encode("utf-8", "surrogateescape")
         digest.update(len(raw).to_bytes(4, "big") + raw)

@@ -16,7 +16,13 @@ Row = tuple[bytes, int, int | None]
 
 
 def listing(
-    rows: Sequence[Row], *, batch: int = 1, kind: ChunkKind = ChunkKind.FILES, tree: bytes = b"t", grouped: bool = False
+    rows: Sequence[Row],
+    *,
+    batch: int = 1,
+    kind: ChunkKind = ChunkKind.FILES,
+    tree: bytes = b"t",
+    grouped: bool = False,
+    brick: str | None = None,
 ) -> Listing:
     return Listing(
         batch=batch,
@@ -27,11 +33,21 @@ def listing(
         sizes_bytes=[size for _, size, _ in rows],
         link_groups=[group for _, _, group in rows],
         links_to=[None] * len(rows),
+        mtimes_ns=[len(path) * 7 for path, _, _ in rows],
+        brick=brick,
     )
 
 
-def packed(listings: Sequence[Listing], *, max_bytes: int = 100, max_files: int = 4) -> list[PackedChunk]:
-    return list(pack(listings, ChunkLimits(max_bytes=max_bytes, max_files=max_files)))
+def packed(
+    listings: Sequence[Listing],
+    *,
+    max_bytes: int = 100,
+    max_files: int = 4,
+    range_size_bytes: int | None = None,
+    bricks: Sequence[str] = (),
+) -> list[PackedChunk]:
+    bound = ChunkLimits(max_bytes=max_bytes, max_files=max_files, range_size_bytes=range_size_bytes)
+    return list(pack(listings, bound, bricks=bricks))
 
 
 def paths(chunks: Sequence[PackedChunk]) -> list[list[bytes]]:
@@ -47,50 +63,64 @@ def trees(draw: st.DrawFn) -> list[Listing]:
     for batch in range(1, draw(st.integers(1, 3)) + 1):
         names = [b"home/%d-%d" % (batch, number) for number in range(draw(st.integers(0, 2)))]
         for tree in names:
-            for kind, grouped in (
-                (ChunkKind.DIRECTORIES, False),
-                (ChunkKind.FILES, False),
-                (ChunkKind.FILES, True),
-                (ChunkKind.LINKS, False),
+            for kind, grouped, brick in (
+                (ChunkKind.DIRECTORIES, False, None),
+                *(
+                    (ChunkKind.FILES, grouped, brick)
+                    for brick in (None, "one:/b", "two:/b")
+                    for grouped in (False, True)
+                ),
+                (ChunkKind.LINKS, False, None),
             ):
+                place = b"%s-%s" % (tree, (brick or "mount").partition(":")[0].encode())
                 rows: list[Row] = []
                 if grouped:
                     for group, (count, weight) in enumerate(
                         draw(st.lists(st.tuples(st.integers(1, 7), size), max_size=6))
                     ):
-                        rows += [(b"%s/g%d/%d" % (tree, name, group), weight, group) for name in range(count)]
+                        # A group has all its names on one brick: its number is told by the brick too.
+                        number = group + 100 * place[-1]
+                        rows += [(b"%s/g%d/%d" % (place, name, group), weight, number) for name in range(count)]
                 else:
                     for directory, sizes in enumerate(draw(st.lists(st.lists(size, max_size=8), max_size=6))):
                         weights = sizes if kind is ChunkKind.FILES else [0] * len(sizes)
                         rows += [
-                            (b"%s/d%d/%s%d" % (tree, directory, kind.value.encode(), number), weight, None)
+                            (b"%s/d%d/%s%d" % (place, directory, kind.value.encode(), number), weight, None)
                             for number, weight in enumerate(weights)
                         ]
                 cuts = sorted(draw(st.lists(st.integers(0, len(rows)), max_size=3)))
                 for start, end in pairwise([0, *cuts, len(rows)]):
-                    result.append(listing(rows[start:end], batch=batch, kind=kind, tree=tree, grouped=grouped))
+                    result.append(
+                        listing(rows[start:end], batch=batch, kind=kind, tree=tree, grouped=grouped, brick=brick)
+                    )
     return result
 
 
 limits = st.builds(ChunkLimits, max_bytes=st.integers(1, 200), max_files=st.integers(1, 6))
+with_ranges = st.builds(
+    ChunkLimits, max_bytes=st.integers(1, 200), max_files=st.integers(1, 6), range_size_bytes=st.integers(1, 90)
+)
 
 
 @settings(max_examples=60, deadline=None)
 @given(trees(), limits)
-def test_every_path_is_in_exactly_one_chunk_of_its_tree_and_kind(listings: list[Listing], bound: ChunkLimits) -> None:
+def test_every_path_is_in_exactly_one_chunk_of_its_tree_kind_and_brick(
+    listings: list[Listing], bound: ChunkLimits
+) -> None:
     chunks = list(pack(listings, bound))
-    wanted = Counter((one.batch, one.kind, one.tree, path) for one in listings for path in one.paths)
+    wanted = Counter((one.batch, one.kind, one.tree, one.brick, path) for one in listings for path in one.paths)
     found = Counter(
-        (chunk.batch, chunk.kind, chunk.tree, path)
+        (chunk.batch, chunk.kind, chunk.tree, chunk.brick, path)
         for chunk in chunks
         if chunk.kind is not ChunkKind.DIRECTORY_TIMES
         for path in chunk.paths
     )
     assert found == wanted
     assert all(chunk.paths for chunk in chunks)
-    assert all(
-        len(chunk.paths) == len(chunk.sizes_bytes) == len(chunk.link_groups) == len(chunk.links_to) for chunk in chunks
-    )
+    for chunk in chunks:
+        columns = (chunk.sizes_bytes, chunk.link_groups, chunk.links_to, chunk.mtimes_ns)
+        assert {len(column) for column in columns} == {len(chunk.paths)}
+        assert chunk.mtimes_ns == [len(path) * 7 for path in chunk.paths]
 
 
 @settings(max_examples=60, deadline=None)
@@ -141,7 +171,7 @@ def test_a_directory_that_fits_is_not_divided(listings: list[Listing], bound: Ch
 
 
 @settings(max_examples=60, deadline=None)
-@given(trees(), limits)
+@given(trees(), limits | with_ranges)
 def test_numbers_count_from_one_in_every_batch(listings: list[Listing], bound: ChunkLimits) -> None:
     numbers: defaultdict[int, list[int]] = defaultdict(list)
     for chunk in pack(listings, bound):
@@ -150,12 +180,15 @@ def test_numbers_count_from_one_in_every_batch(listings: list[Listing], bound: C
 
 
 @settings(max_examples=60, deadline=None)
-@given(trees(), limits)
+@given(trees(), limits | with_ranges)
 def test_the_cuts_of_the_listings_do_not_matter(listings: list[Listing], bound: ChunkLimits) -> None:
     merged: list[Listing] = []
     for one in listings:
         single = zip(one.paths, one.sizes_bytes, one.link_groups, strict=True)
-        merged += [listing([row], batch=one.batch, kind=one.kind, tree=one.tree, grouped=one.grouped) for row in single]
+        merged += [
+            listing([row], batch=one.batch, kind=one.kind, tree=one.tree, grouped=one.grouped, brick=one.brick)
+            for row in single
+        ]
     assert list(pack(listings, bound)) == list(pack(merged, bound))
 
 
@@ -171,7 +204,7 @@ def test_three_chunks_that_follow_one_another_would_not_fit_into_one(
         if chunk.kind is ChunkKind.FILES and None in chunk.link_groups and chunk.size_bytes <= bound.max_bytes
     ]
     for three in zip(chunks, chunks[1:], chunks[2:], strict=False):
-        if len({(chunk.batch, chunk.tree) for chunk in three}) == 1:
+        if len({(chunk.batch, chunk.tree, chunk.brick) for chunk in three}) == 1:
             files = sum(chunk.files for chunk in three)
             assert files > bound.max_files or sum(chunk.size_bytes for chunk in three) > bound.max_bytes
 

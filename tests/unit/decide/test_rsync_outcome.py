@@ -71,8 +71,7 @@ def test_real_ends(version: str, name: str) -> None:
             b'rsync: [sender] link_stat "/source/a" failed: Transport endpoint is not connected (107)',
             StopReason.DISCONNECTED,
         ),
-        (b'rsync: [sender] link_stat "/source/a" failed: Stale file handle (116)', StopReason.DISCONNECTED),
-        (b'rsync: [sender] send_files failed to open "/source/a": Stale file handle (116)', StopReason.DISCONNECTED),
+        (b'rsync: [receiver] mkstemp "/target/.a.XyZ123" failed: Stale file handle (116)', StopReason.DISCONNECTED),
         (
             b'rsync: [Receiver] change_dir#3 "/target" failed: Transport endpoint is not connected (107)',
             StopReason.DISCONNECTED,
@@ -84,6 +83,14 @@ def test_real_ends(version: str, name: str) -> None:
 def test_errors_that_concern_everything_stop(line: bytes, stop: StopReason, exit_code: int) -> None:
     outcome = _judge(line + b"\n", b"a", b"b", exit_code=exit_code)
     assert (outcome.verdict, outcome.stop) == (Verdict.STOP, stop)
+
+
+def test_a_stale_source_file_is_looked_at_again() -> None:
+    """Gluster says so of a file that was moved to another brick just now."""
+    for line in (b'link_stat "/source/a" failed', b'send_files failed to open "/source/a"'):
+        outcome = _judge(b"rsync: [sender] " + line + b": Stale file handle (116)\n", b"a", b"b", exit_code=23)
+        assert outcome.verdict is Verdict.DONE
+        assert [(suspect.path, suspect.kind) for suspect in outcome.suspects] == [(TREE + b"/a", FileProblemKind.BAD)]
 
 
 def test_an_io_error_of_the_target_is_not_blamed_on_source_files() -> None:

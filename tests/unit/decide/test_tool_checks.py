@@ -5,9 +5,13 @@ import pytest
 from migrator.decide.rsync_features import NEEDED_ABILITIES, parse_features
 from migrator.decide.tool_checks import (
     check_confinement,
+    check_engine,
     check_gluster,
     check_python,
     check_rsync,
+    check_slurm_controller,
+    check_slurm_nodes,
+    check_slurm_programs,
     check_user,
 )
 from migrator.domain.finding import FindingStatus
@@ -108,3 +112,62 @@ def test_users_and_confinement() -> None:
 def test_pythons() -> None:
     assert check_python((3, 11, 2)).status is FindingStatus.OK
     assert check_python((3, 9, 2)).status is FindingStatus.FAILURE
+
+
+def test_an_engine_that_is_there() -> None:
+    (finding,) = check_engine("auto", None, None)
+    assert finding.status is FindingStatus.OK
+
+
+@pytest.mark.parametrize(
+    ("engine", "compiled", "driver", "status"),
+    [
+        ("direct", "it was not built", None, FindingStatus.FAILURE),
+        ("auto", "it was not built", None, FindingStatus.WARNING),
+        ("fpsync", None, ("fpart was not found", "apt install fpart"), FindingStatus.FAILURE),
+    ],
+)
+def test_an_engine_that_is_missing(
+    engine: str, compiled: str | None, driver: tuple[str, str] | None, status: FindingStatus
+) -> None:
+    (finding,) = check_engine(engine, compiled, driver)
+    assert finding.status is status
+    assert (driver[0] if driver else "not built") in finding.message
+    assert finding.fix
+
+
+def test_programs_of_slurm_that_are_missing() -> None:
+    assert check_slurm_programs([]) is None
+    finding = check_slurm_programs(["srun", "squeue"])
+    assert finding is not None
+    assert "srun, squeue" in finding.message
+
+
+def test_a_controller_of_slurm() -> None:
+    assert check_slurm_controller(0, "Slurmctld(primary) at head is UP") is None
+    two = "Slurmctld(primary) at head is DOWN\nSlurmctld(backup) at head2 is UP"
+    assert check_slurm_controller(0, two) is None
+    for code, said in ((1, "Slurmctld(primary) at head is DOWN"), (1, "")):
+        finding = check_slurm_controller(code, said)
+        assert finding is not None
+        assert finding.status is FindingStatus.FAILURE
+
+
+# As `sinfo --noheader --Node --format=%N|%t` prints it (22.05): a node once for every partition that it is in.
+NODES = "n1|idle\nn1|idle\nn2|mix\nn3|drain\nn4|down*\nn5|idle*\nn6|idle~\nn7|drng\n"
+
+
+@pytest.mark.parametrize(
+    ("listed", "wanted", "status", "words"),
+    [
+        (NODES, 3, FindingStatus.OK, "3 of 7 nodes take jobs"),
+        (NODES, 4, FindingStatus.WARNING, "n3 drain, n4 down*, n5 idle*, n7 drng"),
+        ("n1|drain\n", 1, FindingStatus.FAILURE, "0 of 1"),
+        ("", 1, FindingStatus.FAILURE, "0 of 0"),
+    ],
+)
+def test_nodes_of_slurm(listed: str, wanted: int, status: FindingStatus, words: str) -> None:
+    finding = check_slurm_nodes(listed, wanted)
+    assert finding.status is status
+    assert words in finding.message
+    assert bool(finding.fix) == (status is not FindingStatus.OK)

@@ -81,3 +81,9 @@ def test_only_a_mount_of_the_volume_itself_will_do() -> None:
     assert wrong_volume_problem(replace(MOUNT, mounted_from="h1:/vol1/below"), "vol1") is None
     assert wrong_volume_problem(replace(MOUNT, mounted_from="h1:/vol10"), "vol1") is not None
     assert wrong_volume_problem(replace(MOUNT, filesystem="xfs", mounted_from="/dev/sda1"), "vol1") is not None
+
+
+def test_a_drain_that_begins_leaves_the_fingerprint() -> None:
+    """`remove-brick start` writes this option down (seen with 10.3 on a distributed volume)."""
+    begun = replace(STATE, options=(*STATE.options, ("performance.client-io-threads", "on")))
+    assert volume_fingerprint(begun) == volume_fingerprint(STATE)
