@@ -1,0 +1,234 @@
+/* `migrator-native copy`: copies listed paths of a tree to the same paths of another tree, with all that belongs to them.
+ *
+ *     copy --source DIRECTORY --target DIRECTORY --kind KIND [OPTION...] < LIST
+ *
+ * KIND is what the list holds: directories (made and dressed, without times), files (everything that is no directory),
+ * ranges (parts of big files), directory-times (directories again, with their times), settle (times of what another
+ * program has copied from a brick). copy_list.c describes the list, copy_events.c what is told on standard output.
+ *
+ * It runs as root inside a mount namespace of its own that holds the two trees and nothing else; without root it does what
+ * it may. No path is followed through a symlink on either side. A file comes to lie under a temporary name in its
+ * directory (copy_places.c) and is renamed: a name has its old content or its whole new one. Nothing is synced but the
+ * part files of ranges: a chunk counts as done when a syncfs after this program's end has returned; errors of write and
+ * close are told. It may be killed at any time and run again with the same list.
+ *
+ * A file is read as it is now, not as it was listed. One that changes while it is read is copied again, TRIES times at
+ * most; then the last copy stays, with the time from before, and is told as changed. From a brick, times are those of
+ * trusted.glusterfs.mdata (--times mdata), link-to files and those that are being moved are told as moved and left
+ * alone, and no trusted.* attribute travels, from wherever.
+ */
+
+#define _GNU_SOURCE
+#include <errno.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "copy.h"
+
+int copy_main(int argc, char **argv);
+
+struct flag {
+    const char *name;
+    bool *value;
+};
+
+struct number {
+    const char *name;
+    uint64_t *value;
+};
+
+static bool take_kind(const char *word, enum kind *kind) {
+    static const char *const words[] = {"directories", "files", "ranges", "directory-times", "settle"};
+    for (size_t at = 0; at < sizeof words / sizeof *words; at++)
+        if (strcmp(word, words[at]) == 0) {
+            *kind = (enum kind)at;
+            return true;
+        }
+    return false;
+}
+
+static bool take_number(const char *word, uint64_t *value) {
+    char *end;
+    errno = 0;
+    *value = strtoull(word, &end, 10);
+    return errno == 0 && *word >= '0' && *word <= '9' && *end == '\0' && *value <= INT64_MAX;
+}
+
+static bool take_options(int argc, char **argv, struct options *options) {
+    uint64_t granularity_ns = 1;
+    bool times_seen = false;
+    const struct flag flags[] = {
+        {"--brick", &options->brick},
+        {"--privileged", &options->privileged},
+        {"--recopy", &options->recopy},
+        {"--sparse", &options->sparse},
+        {"--hard-links", &options->hard_links},
+        {"--acls", &options->acls},
+        {"--user-xattrs", &options->user_xattrs},
+        {"--security-xattrs", &options->security_xattrs},
+        {"--symlink-times", &options->symlink_times},
+        {"--symlink-owner", &options->symlink_owner},
+        {"--devices", &options->devices},
+        {"--fifos", &options->fifos},
+        {"--sockets", &options->sockets},
+    };
+    const struct number numbers[] = {
+        {"--granularity-ns", &granularity_ns},
+        {"--bwlimit", &options->bwlimit_bytes_per_s},
+        {"--max-xattr-bytes", &options->max_xattr_bytes},
+        {"--max-acl-entries", &options->max_acl_entries},
+    };
+    bool kind_seen = false;
+    for (int at = 1; at < argc; at++) {
+        const char *word = argv[at];
+        bool taken = false;
+        for (size_t flag = 0; flag < sizeof flags / sizeof *flags && !taken; flag++)
+            if (strcmp(word, flags[flag].name) == 0)
+                taken = *flags[flag].value = true;
+        if (taken)
+            continue;
+        if (at + 1 == argc)
+            return false;
+        const char *value = argv[++at];
+        if (strcmp(word, "--source") == 0)
+            taken = (options->source = value) != NULL;
+        else if (strcmp(word, "--target") == 0)
+            taken = (options->target = value) != NULL;
+        else if (strcmp(word, "--kind") == 0)
+            taken = kind_seen = take_kind(value, &options->kind);
+        else if (strcmp(word, "--digest") == 0)
+            taken = (options->digest = strcmp(value, "blake2b") == 0) || strcmp(value, "none") == 0;
+        else if (strcmp(word, "--times") == 0)
+            taken = times_seen = (options->times_from_mdata = strcmp(value, "mdata") == 0) || strcmp(value, "file") == 0;
+        for (size_t number = 0; number < sizeof numbers / sizeof *numbers && !taken; number++)
+            if (strcmp(word, numbers[number].name) == 0)
+                taken = take_number(value, numbers[number].value);
+        if (!taken)
+            return false;
+    }
+    options->granularity_ns = granularity_ns > 0 ? (int64_t)granularity_ns : 1;
+    /* mdata elsewhere than on a brick would be some user's invention. */
+    return options->source != NULL && options->target != NULL && kind_seen && (!options->times_from_mdata || options->brick) &&
+           (!options->brick || times_seen);
+}
+
+enum result copy_path(struct copier *copier, const struct record *record, size_t index) {
+    if (enter(copier, record) < 0) {
+        bool gone = copier->failed_side == SIDE_SOURCE && copier->failed_errno == ENOENT;
+        return gone ? RESULT_VANISHED : RESULT_FAILED;
+    }
+    if (copier->options->kind == KIND_SETTLE)
+        return settle(copier, record);
+    if (copier->options->kind == KIND_RANGES)
+        return copy_one_range(copier, record);
+    int linked = link_to_first(copier, record);
+    if (linked != 0)
+        return linked < 0 ? RESULT_FAILED : RESULT_FINE;
+    bool listed_as_directory = copier->options->kind != KIND_FILES;
+    /* Each says of the other's what it is not; what is swapped all the time is not waited for. */
+    enum result result = RESULT_NOT_A_FILE;
+    for (int turn = 0; turn < TRIES && result == RESULT_NOT_A_FILE; turn++) {
+        if (!listed_as_directory || turn > 0)
+            result = copy_file(copier, record, index);
+        if (result == RESULT_NOT_A_FILE)
+            result = copy_node(copier, record);
+    }
+    bool arrived = result == RESULT_FINE || result == RESULT_CHANGED;
+    if (arrived)
+        remember_first(copier, record, index);
+    if (result == RESULT_VANISHED || (arrived && record->in_ranges))
+        remove_leftover(copier, last_component(record));
+    return result;
+}
+
+static void tell(struct copier *copier, size_t index, enum result result) {
+    switch (result) {
+    case RESULT_FINE:
+        return;
+    case RESULT_VANISHED:
+        tell_problem(copier, index, PROBLEM_VANISHED);
+        return;
+    case RESULT_MOVED:
+        tell_problem(copier, index, PROBLEM_MOVED);
+        return;
+    case RESULT_CHANGED:
+        tell_problem(copier, index, PROBLEM_CHANGED);
+        return;
+    case RESULT_NOT_A_FILE:
+        /* A file at one look and something else at the next, every time. */
+        errno = EAGAIN;
+        failed(copier, SIDE_SOURCE, "stat");
+        tell_problem(copier, index, PROBLEM_BAD);
+        return;
+    case RESULT_FAILED:
+        tell_problem(copier, index, PROBLEM_BAD);
+        return;
+    }
+}
+
+static bool make_room(struct copier *copier) {
+    size_t groups = 0;
+    for (size_t at = 0; at < copier->list->count; at++)
+        groups += copier->list->records[at].has_group;
+    if (groups > 0 && copier->options->hard_links) {
+        copier->first_names_room = 16;
+        while (copier->first_names_room < 2 * groups)
+            copier->first_names_room *= 2;
+        copier->first_names = calloc(copier->first_names_room, sizeof *copier->first_names);
+        if (copier->first_names == NULL)
+            return false;
+    }
+    return posix_memalign((void **)&copier->buffer, 4096, COPY_BUFFER_BYTES) == 0;
+}
+
+static void release(struct copier *copier, struct list *list) {
+    free(copier->buffer);
+    free(copier->first_names);
+    free(copier->attributes.names);
+    free(copier->attributes.values);
+    free(copier->attributes.kept);
+    free(copier->existing.names);
+    free(copier->existing.values);
+    free(copier->existing.kept);
+    free(list->records);
+    free(list->text);
+}
+
+static int usage(const char *message, int code) {
+    fprintf(stderr, "migrator-native copy: %s\n", message);
+    return code;
+}
+
+int copy_main(int argc, char **argv) {
+    struct options options = {.max_xattr_bytes = INT64_MAX, .max_acl_entries = INT64_MAX};
+    struct list list;
+    struct copier copier = {.options = &options, .list = &list, .source_directory = -1, .target_directory = -1};
+    if (!take_options(argc, argv, &options))
+        return usage("unknown or missing options (it is started by migrator)", EXIT_USAGE);
+    umask(0);
+    copier.source_tree = open_tree(options.source);
+    if (copier.source_tree < 0)
+        return usage("the source's tree cannot be opened", EXIT_NO_TREE);
+    copier.target_tree = open_tree(options.target);
+    if (copier.target_tree < 0)
+        return usage("the target's tree cannot be opened", EXIT_NO_TREE);
+    if (!read_list(STDIN_FILENO, &list)) {
+        release(&copier, &list);
+        return usage("the list of paths is malformed", EXIT_BAD_LIST);
+    }
+    if (!make_room(&copier)) {
+        release(&copier, &list);
+        return usage("no memory", EXIT_NO_MEMORY);
+    }
+    start_events(&options);
+    for (size_t index = 0; index < list.count; index++) {
+        tell(&copier, index, copy_path(&copier, &list.records[index], index));
+        tick(&copier);
+    }
+    end_events(&copier);
+    release(&copier, &list);
+    return EXIT_LIST_DONE;
+}

@@ -1,0 +1,207 @@
+/* What the parts of `migrator-native copy` share. See copy.c for what it does and how it is spoken to. */
+
+#ifndef MIGRATOR_COPY_H
+#define MIGRATOR_COPY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/stat.h>
+
+/* How it ends. Everything else (signals aside) is a fault of this program. */
+enum {
+    EXIT_LIST_DONE = 0, /* the list was taken to its end; what is not fine was told path by path */
+    EXIT_STOPPED = 3,   /* an error that concerns more than one path; the last line told says which */
+    EXIT_USAGE = 64,
+    EXIT_BAD_LIST = 65,
+    EXIT_NO_TREE = 66,
+    EXIT_NO_MEMORY = 71,
+    EXIT_NOBODY_LISTENS = 74,
+};
+
+/* Of a directory until it gets its attributes. */
+#define CREATED_DIRECTORY_MODE 0700
+
+enum side { SIDE_SOURCE, SIDE_TARGET };
+
+enum kind { KIND_DIRECTORIES, KIND_FILES, KIND_RANGES, KIND_DIRECTORY_TIMES, KIND_SETTLE };
+
+enum problem { PROBLEM_VANISHED, PROBLEM_MOVED, PROBLEM_CHANGED, PROBLEM_BAD };
+
+struct options {
+    const char *source;
+    const char *target;
+    enum kind kind;
+    bool brick;            /* the source is a brick */
+    bool times_from_mdata; /* and its times are in trusted.glusterfs.mdata, where that is there */
+    bool privileged;
+    bool recopy; /* size and time that fit prove nothing */
+    bool digest;
+    bool sparse;
+    bool hard_links;
+    bool acls;
+    bool user_xattrs;
+    bool security_xattrs;
+    bool symlink_times;
+    bool symlink_owner;
+    bool devices;
+    bool fifos;
+    bool sockets;
+    int64_t granularity_ns;
+    uint64_t bwlimit_bytes_per_s; /* 0: none */
+    uint64_t max_xattr_bytes;
+    uint64_t max_acl_entries;
+};
+
+/* One line of the list; `name` is relative to the tree and NUL-terminated. */
+struct record {
+    const char *name;
+    size_t name_length;
+    size_t directory_length; /* what is before the last slash */
+    bool has_mtime;
+    bool has_group;
+    bool has_size;
+    bool has_range;
+    bool in_ranges;
+    int64_t mtime_ns;
+    uint64_t group;
+    uint64_t size;
+    uint64_t offset;
+    uint64_t length;
+};
+
+struct list {
+    char *text;
+    struct record *records;
+    size_t count;
+};
+
+/* A link group's name that is on the target already, and which file of the source it was. */
+struct first_name {
+    uint64_t group;
+    size_t index;
+    dev_t device;
+    ino_t inode;
+    bool taken;
+};
+
+struct xattr {
+    const char *name; /* in names */
+    size_t offset;    /* in values */
+    size_t length;
+};
+
+/* What one look at the source saw. The buffers are kept from path to path. */
+struct attributes {
+    struct stat facts;
+    int64_t mtime_ns;
+    bool link_to;
+    char *names;
+    size_t names_room;
+    char *values;
+    size_t values_room;
+    size_t values_length;
+    struct xattr *kept;
+    size_t kept_room;
+    size_t kept_count;
+};
+
+/* An open file, or (fd -1) a name in the working directory. */
+struct handle {
+    int fd;
+    const char *name;
+};
+
+enum where { WHERE_UNKNOWN, WHERE_SOURCE, WHERE_TARGET };
+
+struct copier {
+    const struct options *options;
+    const struct list *list;
+    int source_tree;
+    int target_tree;
+    /* The directory of the last path, on both sides: lists come sorted by directory. */
+    int source_directory;
+    int target_directory;
+    const char *directory;
+    size_t directory_length;
+    bool directory_known;
+    bool gives_acls; /* new entries of the target's directory inherit an ACL, or may */
+    enum where working_directory;
+    struct attributes attributes;
+    struct attributes existing;
+    struct first_name *first_names;
+    size_t first_names_room;
+    unsigned char *buffer;
+    /* The error that ended the work on the path at hand. */
+    enum side failed_side;
+    const char *failed_operation;
+    int failed_errno;
+    uint64_t files;
+    uint64_t bytes;
+};
+
+#define COPY_BUFFER_BYTES ((size_t)1 << 20)
+#define NAME_ROOM 256
+#define TRIES 3
+
+/* copy_list.c */
+bool read_list(int fd, struct list *list);
+
+/* copy_events.c */
+void start_events(const struct options *options);
+void tick(const struct copier *copier);
+void pace(struct copier *copier, size_t bytes);
+void tell_problem(struct copier *copier, size_t index, enum problem problem);
+void tell_digest(const struct copier *copier, size_t index, const unsigned char *digest, size_t length);
+void end_events(const struct copier *copier);
+int failed(struct copier *copier, enum side side, const char *operation);
+
+/* copy_places.c */
+int open_tree(const char *path);
+int open_beneath(int tree, const char *path, size_t length, bool readable);
+int enter(struct copier *copier, const struct record *record);
+int stand_in(struct copier *copier, enum where where);
+const char *last_component(const struct record *record);
+void temporary_name(const char *name, char *temporary);
+int make_way(const struct copier *copier, const char *name, char *temporary);
+int part_name(const struct copier *copier, const char *name, char *part);
+int marks_name(const struct copier *copier, const char *name, char *marks);
+int put_in_place(struct copier *copier, const char *temporary, const char *name);
+
+/* copy_attributes.c */
+int read_attributes(struct copier *copier, struct handle handle, struct attributes *attributes);
+int read_brick_time(struct copier *copier, struct handle handle, struct attributes *attributes);
+bool is_moved(const struct copier *copier, const struct attributes *attributes);
+int dress(struct copier *copier, struct handle handle, const struct stat *existing, bool *changed);
+int dress_times(struct copier *copier, const char *name, int64_t mtime_ns);
+bool same_time(const struct copier *copier, const struct stat *existing, int64_t mtime_ns);
+int64_t time_ns(const struct timespec *time);
+
+/* copy_content.c */
+struct blake2b_state;
+int copy_content(struct copier *copier, int in, int out, const struct stat *facts, struct blake2b_state *hasher);
+/* 0, -1 on an error that is told, or RANGE_CUT where the source gave less than the range. */
+enum { RANGE_CUT = 1 };
+int copy_range(struct copier *copier, int in, int out, uint64_t offset, uint64_t end);
+
+/* copy_file.c, copy_ranges.c, copy_nodes.c, copy_settle.c: what became of one path. The caller tells of it. */
+enum result { RESULT_FINE, RESULT_VANISHED, RESULT_MOVED, RESULT_CHANGED, RESULT_FAILED, RESULT_NOT_A_FILE };
+
+enum result copy_path(struct copier *copier, const struct record *record, size_t index);
+enum result copy_file(struct copier *copier, const struct record *record, size_t index);
+enum result copy_one_range(struct copier *copier, const struct record *record);
+enum result copy_node(struct copier *copier, const struct record *record);
+enum result settle(struct copier *copier, const struct record *record);
+enum result source_failed(struct copier *copier, const char *operation);
+int open_part(struct copier *copier, const struct record *record, const char *name, char *part);
+bool is_there(const struct copier *copier, const char *name, struct stat *existing);
+void remove_leftover(const struct copier *copier, const char *name);
+int open_source(struct copier *copier, const char *name);
+bool is_same_moment(const struct attributes *before, const struct attributes *after);
+int read_again(struct copier *copier, int in, struct attributes *after);
+int dress_existing(struct copier *copier, const char *name, const struct stat *existing, int64_t mtime_ns, bool with_time);
+/* Whether the path has become a further name of a file that is on the target: 1, 0, or -1 for failed(). */
+int link_to_first(struct copier *copier, const struct record *record);
+void remember_first(struct copier *copier, const struct record *record, size_t index);
+
+#endif

@@ -1,0 +1,319 @@
+/* Owner, mode, ACLs, extended attributes and times: what is read of the source, and how it is set as `rsync -aHAX` does. */
+
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+#include "copy.h"
+#include "gluster.h"
+
+#define CAPABILITY "security.capability"
+#define ACL_HEADER_BYTES 4
+#define ACL_ENTRY_BYTES 8
+#define NS_PER_S 1000000000
+#define MODE_BITS 07777
+
+static bool begins(const char *name, const char *prefix) { return strncmp(name, prefix, strlen(prefix)) == 0; }
+
+static bool is_acl(const char *name) { return strcmp(name, ACL_ACCESS) == 0 || strcmp(name, ACL_DEFAULT) == 0; }
+
+/* A kernel gives these by its own policy: a copy has those of its own system. */
+static bool is_kernel_label(const char *name) {
+    return strcmp(name, "security.selinux") == 0 || strcmp(name, "security.ima") == 0 || strcmp(name, "security.evm") == 0;
+}
+
+/* Whether an attribute of this name travels; nothing of `trusted.*`, and of `system.*` the ACLs alone. */
+static bool travels(const struct options *options, const char *name) {
+    if (is_acl(name))
+        return options->acls;
+    if (begins(name, "user."))
+        return options->user_xattrs;
+    return options->security_xattrs && begins(name, "security.") && !is_kernel_label(name);
+}
+
+/* What the target is known to have no room for is left out: the plan has announced it. */
+static bool has_room(const struct options *options, const char *name, size_t length) {
+    if (!is_acl(name))
+        return length <= options->max_xattr_bytes;
+    return length < ACL_HEADER_BYTES || (length - ACL_HEADER_BYTES) / ACL_ENTRY_BYTES <= options->max_acl_entries;
+}
+
+static ssize_t list_of(struct handle handle, char *names, size_t room) {
+    return handle.fd >= 0 ? flistxattr(handle.fd, names, room) : llistxattr(handle.name, names, room);
+}
+
+static ssize_t value_of(struct handle handle, const char *name, void *value, size_t room) {
+    return handle.fd >= 0 ? fgetxattr(handle.fd, name, value, room) : lgetxattr(handle.name, name, value, room);
+}
+
+static bool grow(void **memory, size_t *room, size_t wanted) {
+    if (*room >= wanted)
+        return true;
+    size_t larger = *room * 2 > wanted ? *room * 2 : wanted;
+    void *grown = realloc(*memory, larger);
+    if (grown == NULL) {
+        errno = ENOMEM;
+        return false;
+    }
+    *memory = grown;
+    *room = larger;
+    return true;
+}
+
+/* All names, NUL-terminated, one after the other; 0 where the file system knows no attributes. -1 with errno. */
+static ssize_t read_names(struct handle handle, struct attributes *attributes) {
+    for (;;) {
+        ssize_t length = list_of(handle, attributes->names, attributes->names_room);
+        if (length >= 0 && attributes->names_room > 0)
+            return length;
+        if (length == 0)
+            return 0;
+        if (length < 0 && errno == EOPNOTSUPP)
+            return 0;
+        if (length < 0 && errno != ERANGE)
+            return -1;
+        if (!grow((void **)&attributes->names, &attributes->names_room, attributes->names_room + 4096))
+            return -1;
+    }
+}
+
+/* Append one value; false with errno, ENODATA where it has gone meanwhile. */
+static bool read_value(struct handle handle, const char *name, struct attributes *attributes, size_t *length) {
+    for (;;) {
+        size_t left = attributes->values_room - attributes->values_length;
+        ssize_t got = left == 0 ? -1 : value_of(handle, name, attributes->values + attributes->values_length, left);
+        if (got >= 0) {
+            *length = (size_t)got;
+            return true;
+        }
+        /* The kernel's limit of one value is 64 KiB. */
+        if ((left != 0 && errno != ERANGE) || left > XATTR_SIZE_MAX)
+            return false;
+        if (!grow((void **)&attributes->values, &attributes->values_room, attributes->values_room + XATTR_SIZE_MAX + 1))
+            return false;
+    }
+}
+
+static bool keep(struct attributes *attributes, const char *name, size_t length) {
+    size_t room = attributes->kept_room * sizeof *attributes->kept;
+    if (!grow((void **)&attributes->kept, &room, (attributes->kept_count + 1) * sizeof *attributes->kept))
+        return false;
+    attributes->kept_room = room / sizeof *attributes->kept;
+    attributes->kept[attributes->kept_count++] =
+        (struct xattr){.name = name, .offset = attributes->values_length, .length = length};
+    attributes->values_length += length;
+    return true;
+}
+
+/* Cut to what 64 bits hold, which is as far as catalogs go: 1677 to 2262. */
+int64_t time_ns(const struct timespec *time) {
+    bool cut = false;
+    return gluster_nanoseconds(time->tv_sec, time->tv_nsec, &cut);
+}
+
+static int read_mdata(struct copier *copier, struct handle handle, struct attributes *attributes) {
+    uint8_t value[GLUSTER_MDATA_BYTES + 1];
+    struct gluster_times times;
+    ssize_t length = value_of(handle, GLUSTER_MDATA, value, sizeof value);
+    if (length < 0 && errno != ENODATA && errno != ERANGE)
+        return failed(copier, SIDE_SOURCE, "get xattr");
+    if (length > 0 && gluster_parse_mdata(value, (size_t)length, &times) != MDATA_MALFORMED)
+        attributes->mtime_ns = times.mtime_ns;
+    return 0;
+}
+
+/* The mtime alone, of which the facts are there already: one call, and on bricks alone. */
+int read_brick_time(struct copier *copier, struct handle handle, struct attributes *attributes) {
+    attributes->mtime_ns = time_ns(&attributes->facts.st_mtim);
+    return copier->options->times_from_mdata ? read_mdata(copier, handle, attributes) : 0;
+}
+
+/* Everything but the facts of stat(2), which the caller has put there already. */
+int read_attributes(struct copier *copier, struct handle handle, struct attributes *attributes) {
+    const struct options *options = copier->options;
+    attributes->kept_count = attributes->values_length = 0;
+    attributes->link_to = false;
+    attributes->mtime_ns = time_ns(&attributes->facts.st_mtim);
+    if (!options->brick && !options->acls && !options->user_xattrs && !options->security_xattrs)
+        return 0;
+    ssize_t length = read_names(handle, attributes);
+    if (length < 0)
+        return failed(copier, SIDE_SOURCE, "list xattrs");
+    for (const char *name = attributes->names; name < attributes->names + length; name += strlen(name) + 1) {
+        if (options->brick && begins(name, "trusted.")) {
+            if (strcmp(name, GLUSTER_LINKTO) == 0)
+                attributes->link_to = true;
+            else if (options->times_from_mdata && strcmp(name, GLUSTER_MDATA) == 0 &&
+                     read_mdata(copier, handle, attributes) < 0)
+                return -1;
+            continue;
+        }
+        if (!travels(options, name))
+            continue;
+        size_t size;
+        if (!read_value(handle, name, attributes, &size)) {
+            if (errno == ENODATA)
+                continue;
+            return failed(copier, SIDE_SOURCE, "get xattr");
+        }
+        if (has_room(options, name, size) && !keep(attributes, name, size))
+            return failed(copier, SIDE_SOURCE, "get xattr");
+    }
+    return 0;
+}
+
+/* Whether what lies on the brick is not, or not for long, the file itself, or may not be: the mount knows. */
+bool is_moved(const struct copier *copier, const struct attributes *attributes) {
+    const struct stat *facts = &attributes->facts;
+    return copier->options->brick && S_ISREG(facts->st_mode) &&
+           gluster_classify(facts->st_mode, (uint64_t)facts->st_size, attributes->link_to) != FILE_IS_DATA;
+}
+
+static const struct xattr *find(const struct attributes *attributes, const char *name) {
+    for (size_t at = 0; at < attributes->kept_count; at++)
+        if (strcmp(attributes->kept[at].name, name) == 0)
+            return &attributes->kept[at];
+    return NULL;
+}
+
+static int remove_xattr(struct copier *copier, struct handle handle, const char *name) {
+    int result = handle.fd >= 0 ? fremovexattr(handle.fd, name) : lremovexattr(handle.name, name);
+    if (result < 0 && errno != ENODATA && errno != EOPNOTSUPP)
+        return failed(copier, SIDE_TARGET, "remove xattr");
+    return 0;
+}
+
+static bool has_value(struct copier *copier, struct handle handle, const struct xattr *wanted, const char *value) {
+    struct attributes *existing = &copier->existing;
+    size_t length;
+    existing->values_length = 0;
+    return read_value(handle, wanted->name, existing, &length) && length == wanted->length &&
+           memcmp(existing->values, value, length) == 0;
+}
+
+static int set_xattr(struct copier *copier, struct handle handle, const struct xattr *wanted, bool fresh, bool *changed) {
+    const char *value = copier->attributes.values + wanted->offset;
+    if (!fresh && has_value(copier, handle, wanted, value))
+        return 0;
+    int result = handle.fd >= 0 ? fsetxattr(handle.fd, wanted->name, value, wanted->length, 0)
+                                : lsetxattr(handle.name, wanted->name, value, wanted->length, 0);
+    *changed = true;
+    return result < 0 ? failed(copier, SIDE_TARGET, "set xattr") : 0;
+}
+
+/* Take away what travels and is not on the source: inherited, or from before. */
+static int remove_others(struct copier *copier, struct handle handle, bool fresh, bool *changed) {
+    const struct attributes *wanted = &copier->attributes;
+    if (fresh && !copier->gives_acls)
+        return 0;
+    const struct options *options = copier->options;
+    if (!options->acls && !options->user_xattrs && !options->security_xattrs)
+        return 0;
+    ssize_t length = read_names(handle, &copier->existing);
+    if (length < 0)
+        return failed(copier, SIDE_TARGET, "list xattrs");
+    for (const char *name = copier->existing.names; name < copier->existing.names + length; name += strlen(name) + 1) {
+        if (!travels(options, name) || find(wanted, name) != NULL)
+            continue;
+        *changed = true;
+        if (remove_xattr(copier, handle, name) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+static int set_owner(struct copier *copier, struct handle handle, const struct stat *existing, bool *changed) {
+    const struct stat *facts = &copier->attributes.facts;
+    if (S_ISLNK(facts->st_mode) && !copier->options->symlink_owner)
+        return 0;
+    bool privileged = copier->options->privileged;
+    uid_t user = privileged ? facts->st_uid : (uid_t)-1;
+    if (existing != NULL && existing->st_gid == facts->st_gid && (!privileged || existing->st_uid == facts->st_uid))
+        return 0;
+    int result = handle.fd >= 0
+                     ? fchown(handle.fd, user, facts->st_gid)
+                     : fchownat(copier->target_directory, handle.name, user, facts->st_gid, AT_SYMLINK_NOFOLLOW);
+    if (result < 0 && !(errno == EPERM && !privileged))
+        return failed(copier, SIDE_TARGET, "set owner");
+    *changed = *changed || result == 0;
+    return 0;
+}
+
+static mode_t wanted_mode(const struct copier *copier) {
+    mode_t mode = copier->attributes.facts.st_mode;
+    /* Without root a directory that its owner may not write cannot be filled; its mode comes with the times. */
+    bool to_fill = S_ISDIR(mode) && !copier->options->privileged && copier->options->kind == KIND_DIRECTORIES;
+    return (mode & MODE_BITS) | (to_fill ? S_IRWXU : 0);
+}
+
+static int set_mode(struct copier *copier, struct handle handle) {
+    mode_t mode = wanted_mode(copier);
+    /* The name was made by this program, or is no symlink by a look: nobody else has a way into the target's tree. */
+    int result = handle.fd >= 0 ? fchmod(handle.fd, mode) : fchmodat(copier->target_directory, handle.name, mode, 0);
+    return result < 0 ? failed(copier, SIDE_TARGET, "set mode") : 0;
+}
+
+/* Owner, attributes and mode of a new entry (`existing` NULL: an open file, which was made with the permission bits that
+ * it is to have, or a node) or of one that is there. Times come afterwards. Changes of the owner take setuid bits and
+ * capabilities away, ACLs change the mode: in this order all is as on the source. */
+int dress(struct copier *copier, struct handle handle, const struct stat *existing, bool *changed) {
+    const struct attributes *wanted = &copier->attributes;
+    mode_t mode = wanted->facts.st_mode;
+    bool fresh = existing == NULL;
+    bool touched = false;
+    if (set_owner(copier, handle, existing, &touched) < 0)
+        return -1;
+    bool attributes_touched = false;
+    if (remove_others(copier, handle, fresh, &attributes_touched) < 0)
+        return -1;
+    for (size_t at = 0; at < wanted->kept_count; at++)
+        if (strcmp(wanted->kept[at].name, CAPABILITY) != 0 &&
+            set_xattr(copier, handle, &wanted->kept[at], fresh, &attributes_touched) < 0)
+            return -1;
+    bool mode_is_right = fresh ? handle.fd >= 0 && (mode & (S_ISUID | S_ISGID | S_ISVTX)) == 0 && !copier->gives_acls
+                               : (existing->st_mode & MODE_BITS) == wanted_mode(copier) && !touched;
+    if (!S_ISLNK(mode) && (!mode_is_right || attributes_touched)) {
+        if (set_mode(copier, handle) < 0)
+            return -1;
+        touched = touched || !mode_is_right;
+    }
+    const struct xattr *capability = find(wanted, CAPABILITY);
+    /* Read again even where the owner alone was touched. */
+    if (capability != NULL && set_xattr(copier, handle, capability, fresh, &attributes_touched) < 0)
+        return -1;
+    *changed = *changed || touched || attributes_touched;
+    return 0;
+}
+
+static int64_t floored(int64_t time, int64_t granularity) {
+    int64_t rest = time % granularity;
+    int64_t floor;
+    return __builtin_sub_overflow(time, rest < 0 ? rest + granularity : rest, &floor) ? time : floor;
+}
+
+/* Whether the target shows this time, as far as it keeps it. */
+bool same_time(const struct copier *copier, const struct stat *existing, int64_t mtime_ns) {
+    int64_t granularity = copier->options->granularity_ns;
+    return floored(time_ns(&existing->st_mtim), granularity) == floored(mtime_ns, granularity);
+}
+
+/* The mtime of an entry of the target; as rsync -a, the access time is left alone. By name and after the last close:
+ * file systems that write behind may set it themselves when a file is closed. */
+int dress_times(struct copier *copier, const char *name, int64_t mtime_ns) {
+    int64_t seconds = mtime_ns / NS_PER_S;
+    int64_t rest = mtime_ns % NS_PER_S;
+    bool before = rest < 0;
+    struct timespec times[2] = {
+        {.tv_sec = 0, .tv_nsec = UTIME_OMIT},
+        {.tv_sec = seconds - before, .tv_nsec = rest + (before ? NS_PER_S : 0)},
+    };
+    if (utimensat(copier->target_directory, name, times, AT_SYMLINK_NOFOLLOW) < 0)
+        return failed(copier, SIDE_TARGET, "set times");
+    return 0;
+}

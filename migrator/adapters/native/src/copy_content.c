@@ -1,0 +1,176 @@
+/* The content of files: large pieces, holes kept. */
+
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "blake2b.h"
+#include "copy.h"
+
+#define BLOCK_BYTES 4096
+#define SECTOR_BYTES 512
+/* A small file without holes is known by its blocks; a larger one may have as many blocks as bytes and holes as well. */
+#define ASK_FOR_HOLES_FROM_BYTES ((off_t)1 << 20)
+
+static int write_at(struct copier *copier, int out, const unsigned char *bytes, size_t length, off_t offset) {
+    while (length > 0) {
+        ssize_t written = pwrite(out, bytes, length, offset);
+        if (written < 0 && errno == EINTR)
+            continue;
+        if (written < 0)
+            return failed(copier, SIDE_TARGET, "write");
+        bytes += written;
+        length -= (size_t)written;
+        offset += written;
+        pace(copier, (size_t)written);
+    }
+    return 0;
+}
+
+static bool is_zero(const unsigned char *bytes, size_t length) {
+    return bytes[0] == 0 && memcmp(bytes, bytes + 1, length - 1) == 0;
+}
+
+/* Write a piece without its blocks of zeros; a block is one of the file, so that pieces may begin anywhere. */
+static int write_sparse(struct copier *copier, int out, const unsigned char *bytes, size_t length, off_t offset) {
+    size_t at = 0;
+    size_t kept_from = 0;
+    while (at < length) {
+        size_t block = BLOCK_BYTES - (size_t)((offset + (off_t)at) % BLOCK_BYTES);
+        if (block > length - at)
+            block = length - at;
+        if (is_zero(bytes + at, block)) {
+            if (at > kept_from && write_at(copier, out, bytes + kept_from, at - kept_from, offset + (off_t)kept_from) < 0)
+                return -1;
+            kept_from = at + block;
+        }
+        at += block;
+    }
+    if (at > kept_from)
+        return write_at(copier, out, bytes + kept_from, at - kept_from, offset + (off_t)kept_from);
+    return 0;
+}
+
+/* Copy [from, end) as far as there is something; `*reached` is where it ended. */
+static int copy_span(struct copier *copier, int in, int out, off_t from, off_t end, bool sparse, struct blake2b_state *hasher, off_t *reached) {
+    *reached = from;
+    while (*reached < end) {
+        size_t wanted = COPY_BUFFER_BYTES < (uint64_t)(end - *reached) ? COPY_BUFFER_BYTES : (size_t)(end - *reached);
+        ssize_t got = pread(in, copier->buffer, wanted, *reached);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            return failed(copier, SIDE_SOURCE, "read");
+        if (got == 0)
+            return 0;
+        if (hasher != NULL)
+            blake2b_update(hasher, copier->buffer, (size_t)got);
+        if ((sparse ? write_sparse : write_at)(copier, out, copier->buffer, (size_t)got, *reached) < 0)
+            return -1;
+        *reached += got;
+    }
+    return 0;
+}
+
+static void hash_zeros(struct blake2b_state *hasher, off_t length) {
+    static const unsigned char zeros[1 << 16];
+    while (hasher != NULL && length > 0) {
+        size_t some = length < (off_t)sizeof zeros ? (size_t)length : sizeof zeros;
+        blake2b_update(hasher, zeros, some);
+        length -= (off_t)some;
+    }
+}
+
+static bool may_have_holes(int in, const struct stat *facts) {
+    if ((off_t)facts->st_blocks * SECTOR_BYTES < facts->st_size)
+        return true;
+    if (facts->st_size < ASK_FOR_HOLES_FROM_BYTES)
+        return false;
+    off_t hole = lseek(in, 0, SEEK_HOLE);
+    return hole >= 0 && hole < facts->st_size;
+}
+
+/* The next stretch of data from `from` on; all of the rest where the file system does not know. False: none is left. */
+static bool next_data(int in, off_t from, off_t end, off_t *data, off_t *data_end) {
+    *data = lseek(in, from, SEEK_DATA);
+    if (*data < 0 && errno == ENXIO)
+        return false;
+    *data_end = *data < 0 ? -1 : lseek(in, *data, SEEK_HOLE);
+    if (*data < 0 || *data_end < 0) {
+        *data = from;
+        *data_end = end;
+    }
+    if (*data_end > end)
+        *data_end = end;
+    return *data < end && *data_end > *data;
+}
+
+/* The whole content, as far as `facts` says that it goes, into an empty file. Shorter where the file has become so. */
+int copy_content(struct copier *copier, int in, int out, const struct stat *facts, struct blake2b_state *hasher) {
+    off_t end = facts->st_size;
+    off_t at = 0;
+    if (!copier->options->sparse || !may_have_holes(in, facts))
+        return copy_span(copier, in, out, 0, end, false, hasher, &at);
+    off_t data, data_end;
+    while (at < end && next_data(in, at, end, &data, &data_end)) {
+        hash_zeros(hasher, data - at);
+        if (copy_span(copier, in, out, data, data_end, true, hasher, &at) < 0)
+            return -1;
+        if (at < data_end) {
+            end = at; /* truncated meanwhile */
+            break;
+        }
+    }
+    hash_zeros(hasher, end - at);
+    if (ftruncate(out, end) < 0)
+        return failed(copier, SIDE_TARGET, "truncate");
+    return 0;
+}
+
+/* Make [from, end) of a part file read as zeros. It mostly does: only a range of an older content has put data there. */
+static int clear(struct copier *copier, int out, off_t from, off_t end) {
+    off_t size = lseek(out, 0, SEEK_END);
+    if (size < 0)
+        return failed(copier, SIDE_TARGET, "seek");
+    if (end > size)
+        end = size;
+    off_t data, data_end;
+    while (from < end && next_data(out, from, end, &data, &data_end)) {
+        if (fallocate(out, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, data, data_end - data) < 0) {
+            if (errno != EOPNOTSUPP && errno != ENOSYS)
+                return failed(copier, SIDE_TARGET, "punch a hole");
+            memset(copier->buffer, 0, COPY_BUFFER_BYTES);
+            for (off_t at = data; at < data_end;) {
+                size_t some = COPY_BUFFER_BYTES < (uint64_t)(data_end - at) ? COPY_BUFFER_BYTES : (size_t)(data_end - at);
+                if (write_at(copier, out, copier->buffer, some, at) < 0)
+                    return -1;
+                at += (off_t)some;
+            }
+        }
+        from = data_end;
+    }
+    return 0;
+}
+
+/* [offset, end) of a file into the same place of its part file, whatever is there. */
+int copy_range(struct copier *copier, int in, int out, uint64_t offset, uint64_t end) {
+    off_t at = (off_t)offset;
+    off_t stop = (off_t)end;
+    if (!copier->options->sparse) {
+        if (copy_span(copier, in, out, at, stop, false, NULL, &at) < 0)
+            return -1;
+        return at < stop ? RANGE_CUT : 0;
+    }
+    off_t data, data_end;
+    while (at < stop && next_data(in, at, stop, &data, &data_end)) {
+        off_t reached;
+        if (clear(copier, out, at, data) < 0 || copy_span(copier, in, out, data, data_end, false, NULL, &reached) < 0)
+            return -1;
+        if (reached < data_end)
+            return RANGE_CUT;
+        at = data_end;
+    }
+    return clear(copier, out, at, stop);
+}

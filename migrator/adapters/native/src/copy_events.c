@@ -1,0 +1,166 @@
+/* What is told on standard output: lines without a single name, so that no name can imitate one.
+ *
+ *     P FILES BYTES                            so far, a few times a second and at the end
+ *     F INDEX PROBLEM SIDE ERRNO OPERATION     of the path at INDEX of the list: vanished, moved, changed or bad
+ *     D INDEX HEX                              the BLAKE2b digest of the content that was copied
+ */
+
+#define _GNU_SOURCE
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "copy.h"
+
+#define TICK_NS 250000000
+#define LONGEST_SLEEP_NS 100000000
+#define NS_PER_S 1000000000
+
+static char waiting[1 << 15];
+static size_t waiting_length;
+static int64_t told_at_ns;
+static int64_t paced_from_ns;
+static uint64_t paced_bytes;
+static uint64_t limit_bytes_per_s;
+
+static int64_t now_ns(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * (int64_t)NS_PER_S + now.tv_nsec;
+}
+
+static void flush_lines(void) {
+    size_t at = 0;
+    while (at < waiting_length) {
+        ssize_t written = write(STDOUT_FILENO, waiting + at, waiting_length - at);
+        if (written < 0 && errno == EINTR)
+            continue;
+        if (written < 0)
+            _exit(EXIT_NOBODY_LISTENS);
+        at += (size_t)written;
+    }
+    waiting_length = 0;
+}
+
+__attribute__((format(printf, 1, 2))) static void tell(const char *format, ...) {
+    va_list arguments;
+    if (sizeof waiting - waiting_length < 512)
+        flush_lines();
+    va_start(arguments, format);
+    int length = vsnprintf(waiting + waiting_length, sizeof waiting - waiting_length, format, arguments);
+    va_end(arguments);
+    waiting_length += (size_t)length;
+}
+
+void start_events(const struct options *options) {
+    limit_bytes_per_s = options->bwlimit_bytes_per_s;
+    paced_from_ns = told_at_ns = now_ns();
+}
+
+static void tell_progress(const struct copier *copier) {
+    tell("P %" PRIu64 " %" PRIu64 "\n", copier->files, copier->bytes);
+    flush_lines();
+}
+
+/* Tell how far it is, where it is time to. */
+void tick(const struct copier *copier) {
+    int64_t now = now_ns();
+    if (now - told_at_ns >= TICK_NS) {
+        told_at_ns = now;
+        tell_progress(copier);
+    }
+}
+
+/* Count bytes of content that were written, and keep to the limit: no more in any second than it says, and one piece. */
+void pace(struct copier *copier, size_t bytes) {
+    copier->bytes += bytes;
+    tick(copier);
+    if (limit_bytes_per_s == 0)
+        return;
+    paced_bytes += bytes;
+    for (;;) {
+        int64_t now = now_ns();
+        int64_t due = paced_from_ns + (int64_t)((double)paced_bytes / (double)limit_bytes_per_s * NS_PER_S);
+        if (due <= now) {
+            /* What was not used is not saved up. */
+            if (now - due > NS_PER_S) {
+                paced_from_ns = now;
+                paced_bytes = 0;
+            }
+            return;
+        }
+        int64_t rest = due - now < LONGEST_SLEEP_NS ? due - now : LONGEST_SLEEP_NS;
+        struct timespec pause = {.tv_sec = 0, .tv_nsec = rest};
+        nanosleep(&pause, NULL);
+        tick(copier);
+    }
+}
+
+/* Remember what a system call said, for tell_problem. Always -1. */
+int failed(struct copier *copier, enum side side, const char *operation) {
+    copier->failed_errno = errno;
+    copier->failed_side = side;
+    copier->failed_operation = operation;
+    return -1;
+}
+
+static bool is_of_connection(int code) {
+    switch (code) {
+    case ENOTCONN:
+    case ECONNABORTED:
+    case EHOSTDOWN:
+    case EHOSTUNREACH:
+    case ENETDOWN:
+    case ENODEV:
+    case ESHUTDOWN:
+    case ETIMEDOUT:
+    case ESTALE:
+        return true;
+    default:
+        return false;
+    }
+}
+
+/* Whether the next paths would only fare alike. A file system says ENOSPC also of an attribute that is too big for it,
+ * and one file of the source that cannot be read says nothing of the others. */
+static bool concerns_all(const struct copier *copier) {
+    int code = copier->failed_errno;
+    /* A stale source file was moved to another brick just now, or replaced; where the mount itself is stale, the look at
+     * the tree before the next try says so. */
+    if (is_of_connection(code))
+        return code != ESTALE || copier->failed_side == SIDE_TARGET;
+    if (copier->failed_side == SIDE_SOURCE)
+        return false;
+    bool full = code == ENOSPC || code == EDQUOT;
+    if (full && strstr(copier->failed_operation, "xattr") != NULL)
+        return false;
+    return full || code == EROFS || code == EIO;
+}
+
+void tell_problem(struct copier *copier, size_t index, enum problem problem) {
+    static const char *const words[] = {"vanished", "moved", "changed", "bad"};
+    bool by_call = problem == PROBLEM_VANISHED || problem == PROBLEM_BAD;
+    tell("F %zu %s %s %d %s\n", index, words[problem], by_call && copier->failed_side == SIDE_TARGET ? "target" : "source",
+         by_call ? copier->failed_errno : 0, by_call ? copier->failed_operation : "-");
+    if (problem == PROBLEM_BAD && concerns_all(copier)) {
+        tell_progress(copier);
+        fprintf(stderr, "migrator-native copy: %s on the %s: %s\n", copier->failed_operation,
+                copier->failed_side == SIDE_TARGET ? "target" : "source", strerror(copier->failed_errno));
+        _exit(EXIT_STOPPED);
+    }
+}
+
+void tell_digest(const struct copier *copier, size_t index, const unsigned char *digest, size_t length) {
+    char hex[2 * 64 + 1];
+    (void)copier;
+    for (size_t at = 0; at < length; at++)
+        snprintf(hex + 2 * at, 3, "%02x", digest[at]);
+    tell("D %zu %s\n", index, hex);
+}
+
+void end_events(const struct copier *copier) { tell_progress(copier); }

@@ -1,0 +1,212 @@
+/* Regular files: a copy under a temporary name, made again while the file changes, and put in its place when it is whole. */
+
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "blake2b.h"
+#include "copy.h"
+
+#define DIGEST_BYTES 64
+#define PERMISSIONS 0777
+
+/* What a failed call on the source means: what is not there is told apart, and looked for by others. */
+enum result source_failed(struct copier *copier, const char *operation) {
+    int code = errno;
+    failed(copier, SIDE_SOURCE, operation);
+    return code == ENOENT ? RESULT_VANISHED : RESULT_FAILED;
+}
+
+/* Open a file of the source for reading; nothing is waited for whatever lies there. */
+int open_source(struct copier *copier, const char *name) {
+    static bool without_access_time = true;
+    int flags = O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;
+    int fd = openat(copier->source_directory, name, flags | (without_access_time ? O_NOATIME : 0));
+    if (fd < 0 && errno == EPERM && without_access_time) {
+        /* Of another user's file, without root. */
+        fd = openat(copier->source_directory, name, flags);
+        without_access_time = fd < 0;
+    }
+    return fd;
+}
+
+/* Look again, after the content was read. `after` has no attributes but the times. */
+int read_again(struct copier *copier, int in, struct attributes *after) {
+    if (fstat(in, &after->facts) < 0)
+        return failed(copier, SIDE_SOURCE, "stat");
+    return read_brick_time(copier, (struct handle){.fd = in, .name = NULL}, after);
+}
+
+/* Whether nothing was changed between two looks. A new attribute, mode or owner changes the ctime. */
+bool is_same_moment(const struct attributes *before, const struct attributes *after) {
+    const struct stat *one = &before->facts;
+    const struct stat *other = &after->facts;
+    return one->st_size == other->st_size && time_ns(&one->st_mtim) == time_ns(&other->st_mtim) &&
+           time_ns(&one->st_ctim) == time_ns(&other->st_ctim) && before->mtime_ns == after->mtime_ns;
+}
+
+/* A new file under a temporary name. One that is there is what a run that was killed has left (and perhaps another name
+ * of a file that is in its place: it is never written to). */
+static int create(struct copier *copier, const char *name, char *temporary) {
+    int flags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
+    mode_t mode = copier->attributes.facts.st_mode & PERMISSIONS;
+    temporary_name(name, temporary);
+    int out = openat(copier->target_directory, temporary, flags, mode);
+    if (out < 0 && errno == EEXIST) {
+        if (make_way(copier, name, temporary) < 0)
+            return failed(copier, SIDE_TARGET, "remove an older copy");
+        out = openat(copier->target_directory, temporary, flags, mode);
+    }
+    return out < 0 ? failed(copier, SIDE_TARGET, "create") : out;
+}
+
+/* Take away what a run before this one has left of a file that is gone, or is none any more. */
+void remove_leftover(const struct copier *copier, const char *name) {
+    char temporary[NAME_ROOM];
+    if (copier->options->recopy)
+        make_way(copier, name, temporary);
+    if (part_name(copier, name, temporary) == 0)
+        unlinkat(copier->target_directory, temporary, 0);
+    if (marks_name(copier, name, temporary) == 0)
+        unlinkat(copier->target_directory, temporary, 0);
+}
+
+/* Content and attributes into an open, empty file. */
+static enum result fill(struct copier *copier, int in, int out, bool *has_digest, unsigned char *digest) {
+    struct handle source = {.fd = in, .name = NULL};
+    struct handle target = {.fd = out, .name = NULL};
+    struct attributes after;
+    bool changed = false;
+    bool same = false;
+    for (int tried = 0; tried < TRIES && !same; tried++) {
+        struct blake2b_state hasher;
+        if (tried > 0) {
+            if (fstat(in, &copier->attributes.facts) < 0 || read_attributes(copier, source, &copier->attributes) < 0)
+                return source_failed(copier, "stat");
+            if (is_moved(copier, &copier->attributes))
+                return RESULT_MOVED;
+            if (ftruncate(out, 0) < 0)
+                return failed(copier, SIDE_TARGET, "truncate"), RESULT_FAILED;
+        }
+        blake2b_begin(&hasher, DIGEST_BYTES);
+        if (copy_content(copier, in, out, &copier->attributes.facts, copier->options->digest ? &hasher : NULL) < 0 ||
+            read_again(copier, in, &after) < 0)
+            return RESULT_FAILED;
+        blake2b_end(&hasher, digest);
+        *has_digest = copier->options->digest;
+        same = is_same_moment(&copier->attributes, &after);
+        struct stat written;
+        if (fstat(out, &written) < 0)
+            return failed(copier, SIDE_TARGET, "stat"), RESULT_FAILED;
+        if (same && written.st_size != copier->attributes.facts.st_size) {
+            /* Not truncated meanwhile: the file system has not given all that it has. Mounts of Gluster do so to files of
+             * mode 1000, which look like names that stand for data elsewhere. */
+            errno = ENODATA;
+            return failed(copier, SIDE_SOURCE, "read to the end"), RESULT_FAILED;
+        }
+    }
+    if (!same) {
+        /* The last copy stays, with the time from before it was read: so the next pass sees that it is old. But it may
+         * have changed because it is being moved. */
+        struct stat before = copier->attributes.facts;
+        int64_t mtime_ns = copier->attributes.mtime_ns;
+        copier->attributes.facts = after.facts;
+        if (read_attributes(copier, source, &copier->attributes) < 0)
+            return RESULT_FAILED;
+        if (is_moved(copier, &copier->attributes))
+            return RESULT_MOVED;
+        copier->attributes.facts = before;
+        copier->attributes.mtime_ns = mtime_ns;
+    }
+    if (dress(copier, target, NULL, &changed) < 0)
+        return RESULT_FAILED;
+    return same ? RESULT_FINE : RESULT_CHANGED;
+}
+
+/* Whether the target has this very file already, by its size and time: only its attributes are to be seen to. */
+bool is_there(const struct copier *copier, const char *name, struct stat *existing) {
+    const struct attributes *wanted = &copier->attributes;
+    return !copier->options->recopy && fstatat(copier->target_directory, name, existing, AT_SYMLINK_NOFOLLOW) == 0 &&
+           S_ISREG(existing->st_mode) && existing->st_size == wanted->facts.st_size &&
+           same_time(copier, existing, wanted->mtime_ns);
+}
+
+static enum result copy_open_file(struct copier *copier, const struct record *record, size_t index, int in) {
+    const char *name = last_component(record);
+    char temporary[NAME_ROOM];
+    struct stat existing;
+    if (is_there(copier, name, &existing)) {
+        int touched = dress_existing(copier, name, &existing, copier->attributes.mtime_ns, false);
+        copier->files += touched > 0;
+        return touched < 0 ? RESULT_FAILED : RESULT_FINE;
+    }
+    unsigned char digest[DIGEST_BYTES];
+    bool has_digest = false;
+    enum result result;
+    int out = -1;
+    bool from_ranges = record->in_ranges && (out = open_part(copier, record, name, temporary)) >= 0;
+    if (from_ranges) {
+        bool changed = false;
+        result = dress(copier, (struct handle){.fd = out, .name = NULL}, &copier->existing.facts, &changed) < 0
+                     ? RESULT_FAILED
+                     : RESULT_FINE;
+    } else {
+        out = create(copier, name, temporary);
+        if (out < 0)
+            return RESULT_FAILED;
+        result = fill(copier, in, out, &has_digest, digest);
+    }
+    if (close(out) < 0 && result != RESULT_FAILED) {
+        failed(copier, SIDE_TARGET, "close");
+        result = RESULT_FAILED;
+    }
+    bool whole = result == RESULT_FINE || result == RESULT_CHANGED;
+    if (!whole || dress_times(copier, temporary, copier->attributes.mtime_ns) < 0) {
+        /* A part file stays: the ranges need not come again. */
+        if (!from_ranges)
+            unlinkat(copier->target_directory, temporary, 0);
+        return whole ? RESULT_FAILED : result;
+    }
+    if (put_in_place(copier, temporary, name) < 0)
+        return RESULT_FAILED;
+    copier->files++;
+    if (has_digest)
+        tell_digest(copier, index, digest, sizeof digest);
+    return result;
+}
+
+/* Copy one path that should be a regular file. RESULT_NOT_A_FILE: it is none. */
+enum result copy_file(struct copier *copier, const struct record *record, size_t index) {
+    const char *name = last_component(record);
+    struct stat seen;
+    /* On a brick nobody waits at a FIFO and no device is one; elsewhere they are not to be opened. */
+    if (!copier->options->brick && fstatat(copier->source_directory, name, &seen, AT_SYMLINK_NOFOLLOW) == 0 &&
+        !S_ISREG(seen.st_mode))
+        return RESULT_NOT_A_FILE;
+    int in = open_source(copier, name);
+    if (in < 0) {
+        int code = errno;
+        if (code == ELOOP || code == ENXIO || code == EACCES || code == ENODEV) {
+            bool is_file = fstatat(copier->source_directory, name, &seen, AT_SYMLINK_NOFOLLOW) < 0 || S_ISREG(seen.st_mode);
+            if (!is_file)
+                return RESULT_NOT_A_FILE;
+        }
+        errno = code;
+        return source_failed(copier, "open");
+    }
+    enum result result;
+    if (fstat(in, &copier->attributes.facts) < 0)
+        result = source_failed(copier, "stat");
+    else if (!S_ISREG(copier->attributes.facts.st_mode))
+        result = RESULT_NOT_A_FILE;
+    else if (read_attributes(copier, (struct handle){.fd = in, .name = NULL}, &copier->attributes) < 0)
+        result = RESULT_FAILED;
+    else if (is_moved(copier, &copier->attributes))
+        result = RESULT_MOVED;
+    else
+        result = copy_open_file(copier, record, index, in);
+    close(in);
+    return result;
+}

@@ -1,0 +1,200 @@
+/* Everything but regular files: directories, symlinks, FIFOs, sockets, devices, and further names of one file. */
+
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "copy.h"
+
+#define CREATED_MODE 0600
+#define SYMLINK_ROOM 8192
+
+/* Give what is on the target what it lacks. 1: something was changed, 0: nothing, -1: failed(). */
+int dress_existing(struct copier *copier, const char *name, const struct stat *existing, int64_t mtime_ns, bool with_time) {
+    bool changed = false;
+    if (stand_in(copier, WHERE_TARGET) < 0 ||
+        dress(copier, (struct handle){.fd = -1, .name = name}, existing, &changed) < 0)
+        return -1;
+    if (with_time && !same_time(copier, existing, mtime_ns)) {
+        changed = true;
+        if (dress_times(copier, name, mtime_ns) < 0)
+            return -1;
+    }
+    return changed;
+}
+
+/* A new node that was made under a temporary name: dress it and put it in its place. */
+static enum result finish_node(struct copier *copier, const char *temporary, const char *name, bool with_time) {
+    bool changed = false;
+    if (stand_in(copier, WHERE_TARGET) < 0 ||
+        dress(copier, (struct handle){.fd = -1, .name = temporary}, NULL, &changed) < 0 ||
+        (with_time && dress_times(copier, temporary, copier->attributes.mtime_ns) < 0)) {
+        unlinkat(copier->target_directory, temporary, 0);
+        return RESULT_FAILED;
+    }
+    if (put_in_place(copier, temporary, name) < 0)
+        return RESULT_FAILED;
+    copier->files++;
+    return RESULT_FINE;
+}
+
+static enum result target_failed(struct copier *copier, const char *operation) {
+    failed(copier, SIDE_TARGET, operation);
+    return RESULT_FAILED;
+}
+
+/* Keep the answer, or copy anew? Counted as a file where anything was done. */
+static enum result keep_node(struct copier *copier, const char *name, const struct stat *existing, bool with_time) {
+    int touched = dress_existing(copier, name, existing, copier->attributes.mtime_ns, with_time);
+    copier->files += touched > 0;
+    return touched < 0 ? RESULT_FAILED : RESULT_FINE;
+}
+
+static enum result copy_symlink(struct copier *copier, const char *name) {
+    char text[SYMLINK_ROOM], there[SYMLINK_ROOM], temporary[NAME_ROOM];
+    struct stat existing;
+    bool with_time = copier->options->symlink_times;
+    ssize_t length = readlinkat(copier->source_directory, name, text, sizeof text - 1);
+    if (length < 0)
+        return source_failed(copier, "read link");
+    text[length] = '\0';
+    ssize_t there_length = readlinkat(copier->target_directory, name, there, sizeof there);
+    if (there_length == length && memcmp(text, there, (size_t)length) == 0 &&
+        fstatat(copier->target_directory, name, &existing, AT_SYMLINK_NOFOLLOW) == 0 && S_ISLNK(existing.st_mode))
+        return keep_node(copier, name, &existing, with_time);
+    temporary_name(name, temporary);
+    if (symlinkat(text, copier->target_directory, temporary) < 0 &&
+        (errno != EEXIST || make_way(copier, name, temporary) < 0 ||
+         symlinkat(text, copier->target_directory, temporary) < 0))
+        return target_failed(copier, "make symlink");
+    return finish_node(copier, temporary, name, with_time);
+}
+
+static enum result copy_special(struct copier *copier, const char *name) {
+    const struct stat *facts = &copier->attributes.facts;
+    bool is_device = S_ISBLK(facts->st_mode) || S_ISCHR(facts->st_mode);
+    const struct options *options = copier->options;
+    if ((is_device && !options->devices) || (S_ISFIFO(facts->st_mode) && !options->fifos) ||
+        (S_ISSOCK(facts->st_mode) && !options->sockets))
+        return RESULT_FINE; /* as the plan has announced */
+    char temporary[NAME_ROOM];
+    struct stat existing;
+    mode_t type = facts->st_mode & S_IFMT;
+    if (fstatat(copier->target_directory, name, &existing, AT_SYMLINK_NOFOLLOW) == 0 && (existing.st_mode & S_IFMT) == type &&
+        (!is_device || existing.st_rdev == facts->st_rdev))
+        return keep_node(copier, name, &existing, true);
+    temporary_name(name, temporary);
+    dev_t device = is_device ? facts->st_rdev : 0;
+    if (mknodat(copier->target_directory, temporary, type | CREATED_MODE, device) < 0 &&
+        (errno != EEXIST || make_way(copier, name, temporary) < 0 ||
+         mknodat(copier->target_directory, temporary, type | CREATED_MODE, device) < 0))
+        return target_failed(copier, "make node");
+    return finish_node(copier, temporary, name, true);
+}
+
+/* A directory is made in its place at once: it has no content that could be half there. Its time is the last thing that
+ * it gets, by a list of its own. */
+static enum result copy_directory(struct copier *copier, const struct record *record) {
+    const char *name = last_component(record);
+    bool with_time = copier->options->kind == KIND_DIRECTORY_TIMES;
+    int64_t mtime_ns = record->has_mtime ? record->mtime_ns : copier->attributes.mtime_ns;
+    struct stat existing;
+    if (fstatat(copier->target_directory, name, &existing, AT_SYMLINK_NOFOLLOW) < 0) {
+        if (errno != ENOENT)
+            return target_failed(copier, "stat");
+        existing.st_mode = 0;
+    } else if (!S_ISDIR(existing.st_mode) && unlinkat(copier->target_directory, name, 0) < 0) {
+        return target_failed(copier, "remove what is in the way");
+    }
+    if (!S_ISDIR(existing.st_mode)) {
+        if (mkdirat(copier->target_directory, name, CREATED_DIRECTORY_MODE) < 0 && errno != EEXIST)
+            return target_failed(copier, "make directory");
+        if (fstatat(copier->target_directory, name, &existing, AT_SYMLINK_NOFOLLOW) < 0)
+            return target_failed(copier, "stat");
+        if (!S_ISDIR(existing.st_mode)) {
+            errno = ENOTDIR;
+            return target_failed(copier, "make directory");
+        }
+    }
+    return dress_existing(copier, name, &existing, mtime_ns, with_time) < 0 ? RESULT_FAILED : RESULT_FINE;
+}
+
+/* Copy what is no regular file, as it is now. */
+enum result copy_node(struct copier *copier, const struct record *record) {
+    const char *name = last_component(record);
+    struct attributes *seen = &copier->attributes;
+    if (fstatat(copier->source_directory, name, &seen->facts, AT_SYMLINK_NOFOLLOW) < 0)
+        return source_failed(copier, "stat");
+    if (S_ISREG(seen->facts.st_mode))
+        return RESULT_NOT_A_FILE; /* it has become one since it was looked at */
+    if (stand_in(copier, WHERE_SOURCE) < 0)
+        return RESULT_FAILED;
+    if (read_attributes(copier, (struct handle){.fd = -1, .name = name}, seen) < 0) {
+        errno = copier->failed_errno;
+        return source_failed(copier, copier->failed_operation);
+    }
+    if (S_ISDIR(seen->facts.st_mode))
+        return copy_directory(copier, record);
+    return S_ISLNK(seen->facts.st_mode) ? copy_symlink(copier, name) : copy_special(copier, name);
+}
+
+static struct first_name *slot_of(const struct copier *copier, uint64_t group) {
+    size_t mask = copier->first_names_room - 1;
+    size_t at = (size_t)(group * UINT64_C(0x9e3779b97f4a7c15) >> 32) & mask;
+    while (copier->first_names[at].taken && copier->first_names[at].group != group)
+        at = (at + 1) & mask;
+    return &copier->first_names[at];
+}
+
+/* This path is on the target, as it is on the source now: the next names of its group are linked to it. */
+void remember_first(struct copier *copier, const struct record *record, size_t index) {
+    if (!record->has_group || copier->first_names_room == 0)
+        return;
+    const struct stat *facts = &copier->attributes.facts;
+    *slot_of(copier, record->group) = (struct first_name){
+        .group = record->group, .index = index, .device = facts->st_dev, .inode = facts->st_ino, .taken = true};
+}
+
+static int link_here(struct copier *copier, int directory, const char *first, const char *name) {
+    struct stat there, here;
+    char temporary[NAME_ROOM];
+    int target = copier->target_directory;
+    if (fstatat(directory, first, &there, AT_SYMLINK_NOFOLLOW) < 0)
+        return 0;
+    /* rename(2) of one name of a file over another does nothing, and leaves both. */
+    if (fstatat(target, name, &here, AT_SYMLINK_NOFOLLOW) == 0 && here.st_dev == there.st_dev && here.st_ino == there.st_ino)
+        return 1;
+    temporary_name(name, temporary);
+    if (linkat(directory, first, target, temporary, 0) < 0 &&
+        (errno != EEXIST || make_way(copier, name, temporary) < 0 || linkat(directory, first, target, temporary, 0) < 0)) {
+        bool copy_instead = errno == ENOENT || errno == EMLINK || errno == EXDEV || errno == EPERM;
+        return copy_instead ? 0 : failed(copier, SIDE_TARGET, "link");
+    }
+    if (put_in_place(copier, temporary, name) < 0)
+        return -1;
+    copier->files++;
+    return 1;
+}
+
+int link_to_first(struct copier *copier, const struct record *record) {
+    if (!record->has_group || copier->first_names_room == 0)
+        return 0;
+    const struct first_name *known = slot_of(copier, record->group);
+    const char *name = last_component(record);
+    struct stat seen;
+    /* They were one file when they were listed; are they still? */
+    if (!known->taken || fstatat(copier->source_directory, name, &seen, AT_SYMLINK_NOFOLLOW) < 0 || S_ISDIR(seen.st_mode) ||
+        seen.st_dev != known->device || seen.st_ino != known->inode)
+        return 0;
+    const struct record *first = &copier->list->records[known->index];
+    int directory = open_beneath(copier->target_tree, first->name, first->directory_length, false);
+    if (directory < 0)
+        return 0;
+    int linked = link_here(copier, directory, last_component(first), name);
+    if (directory != copier->target_tree)
+        close(directory);
+    return linked;
+}

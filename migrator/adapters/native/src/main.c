@@ -1,0 +1,24 @@
+/* The program that runs beside the data: `migrator-native walk ...` and `migrator-native copy ...`. */
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "walk.h"
+
+/* Weak: the program can be built without the copying part. */
+int copy_main(int argc, char **argv) __attribute__((weak));
+
+int main(int argc, char **argv)
+{
+    /* A reader that went away is an error of write(), with a message, not a silent end. */
+    signal(SIGPIPE, SIG_IGN);
+    /* Asked for to see whether it can be started where it is to run. */
+    if (argc == 2 && strcmp(argv[1], "--version") == 0)
+        return puts("migrator-native 1") < 0;
+    if (argc >= 2 && strcmp(argv[1], "walk") == 0)
+        return walk_main(argc - 1, argv + 1);
+    if (argc >= 2 && strcmp(argv[1], "copy") == 0 && copy_main != NULL)
+        return copy_main(argc - 1, argv + 1);
+    fputs("usage: migrator-native walk|copy OPTIONS (it is started by migrator)\n", stderr);
+    return 2;
+}

@@ -1,0 +1,249 @@
+#define _GNU_SOURCE
+#include "walk.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+#include "gluster.h"
+
+#define BLOCK_ROWS 16384u
+#define WORKERS_LIMIT 256u
+#define UNKNOWN UINT64_MAX
+
+enum { IS_BRICK = 1, HAS_VOLUME_ID = 2, HAS_ROOT_GFID = 4 };
+
+struct hello {
+    uint32_t version;
+    uint32_t flags;
+    uint8_t volume_id[16];
+    uint8_t root_gfid[16];
+    uint64_t pending_heals; /* UNKNOWN: they could not be counted */
+    uint64_t device;
+};
+
+static const uint8_t ROOT_GFID[16] = {[15] = 1};
+
+static _Noreturn void usage(const char *what)
+{
+    fprintf(stderr,
+            "migrator-native walk: %s\n"
+            "usage: migrator-native walk --brick PATH --times mdata|file [--workers N] [--block-rows N]\n",
+            what);
+    exit(2);
+}
+
+static uint32_t number(const char *text, const char *option, uint32_t limit)
+{
+    char *end;
+    errno = 0;
+    unsigned long value = strtoul(text, &end, 10);
+    if (errno != 0 || *text < '0' || *text > '9' || *end != '\0' || value < 1 || value > limit) {
+        char what[128];
+        snprintf(what, sizeof what, "%s is a number from 1 to %u", option, limit);
+        usage(what);
+    }
+    return (uint32_t)value;
+}
+
+static unsigned cores(void)
+{
+    cpu_set_t set;
+    if (sched_getaffinity(0, sizeof set, &set) == 0)
+        return (unsigned)CPU_COUNT(&set);
+    long count = sysconf(_SC_NPROCESSORS_ONLN);
+    return count > 0 ? (unsigned)count : 1;
+}
+
+/* Entries of an index beside its base file (`xattrop-...`), each a gfid with a heal pending. */
+static uint64_t pending_in(int root, const char *path, const char *base)
+{
+    int fd = openat(root, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0)
+        return errno == ENOENT ? 0 : UNKNOWN;
+    DIR *listing = fdopendir(fd);
+    if (listing == NULL) {
+        close(fd);
+        return UNKNOWN;
+    }
+    uint64_t count = 0;
+    struct dirent *entry;
+    while (errno = 0, (entry = readdir(listing)) != NULL)
+        count += strncmp(entry->d_name, base, strlen(base)) != 0 && strcmp(entry->d_name, ".") != 0 &&
+                 strcmp(entry->d_name, "..") != 0;
+    if (errno != 0)
+        count = UNKNOWN;
+    closedir(listing);
+    return count;
+}
+
+static bool say_hello(struct walk *walk)
+{
+    struct hello hello = {.version = FRAME_VERSION, .device = walk->device};
+    struct stat store;
+    if (fgetxattr(walk->root, GLUSTER_VOLUME_ID, hello.volume_id, 16) == 16)
+        hello.flags |= HAS_VOLUME_ID;
+    else
+        memset(hello.volume_id, 0, 16);
+    if (fgetxattr(walk->root, GLUSTER_GFID, hello.root_gfid, 16) == 16)
+        hello.flags |= HAS_ROOT_GFID;
+    else
+        memset(hello.root_gfid, 0, 16);
+    bool is_brick = hello.flags == (HAS_VOLUME_ID | HAS_ROOT_GFID) && memcmp(hello.root_gfid, ROOT_GFID, 16) == 0 &&
+                    fstatat(walk->root, ".glusterfs", &store, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(store.st_mode);
+    if (is_brick)
+        hello.flags |= IS_BRICK;
+    uint64_t heals = pending_in(walk->root, ".glusterfs/indices/xattrop", "xattrop-");
+    uint64_t dirty = pending_in(walk->root, ".glusterfs/indices/dirty", "dirty-");
+    hello.pending_heals = heals == UNKNOWN || dirty == UNKNOWN ? UNKNOWN : heals + dirty;
+    struct iovec pieces[2] = {{NULL, 0}, {&hello, sizeof hello}};
+    frame_write(FRAME_HELLO, pieces, 2);
+    return is_brick;
+}
+
+static struct walk *sorted_for;
+
+static int by_tree(const void *left, const void *right)
+{
+    return strcmp(sorted_for->trees[*(const int32_t *)left], sorted_for->trees[*(const int32_t *)right]);
+}
+
+/* The user trees from stdin, each ended by NUL. */
+static void read_trees(struct walk *walk)
+{
+    size_t length = 0, capacity = 65536;
+    char *data = allocated(capacity);
+    for (;;) {
+        if (length == capacity)
+            data = reallocated(data, capacity *= 2);
+        ssize_t count = read(STDIN_FILENO, data + length, capacity - length);
+        if (count < 0 && errno == EINTR)
+            continue;
+        if (count < 0)
+            die("cannot read the user trees from stdin: %s", strerror(errno));
+        if (count == 0)
+            break;
+        length += (size_t)count;
+    }
+    if (length > 0 && data[length - 1] != '\0')
+        usage("the user trees on stdin do not end with NUL: they are not whole");
+    walk->tree_names = data;
+    size_t trees = 0;
+    for (size_t at = 0; at < length; at += strlen(data + at) + 1)
+        trees++;
+    walk->trees = allocated(trees * sizeof *walk->trees);
+    walk->tree_numbers = allocated(trees * sizeof *walk->tree_numbers);
+    for (size_t at = 0; at < length; at += strlen(data + at) + 1) {
+        walk->tree_numbers[walk->tree_count] = (int32_t)walk->tree_count;
+        walk->trees[walk->tree_count++] = data + at;
+    }
+    sorted_for = walk;
+    qsort(walk->tree_numbers, trees, sizeof *walk->tree_numbers, by_tree);
+    char **sorted = allocated(trees * sizeof *sorted);
+    for (size_t index = 0; index < trees; index++)
+        sorted[index] = walk->trees[walk->tree_numbers[index]];
+    free(walk->trees);
+    walk->trees = sorted;
+}
+
+static void *run(void *argument)
+{
+    /* A current directory of its own: entries are looked at by their last names alone. */
+    if (unshare(CLONE_FS) != 0)
+        die("cannot give a thread a current directory of its own: %s", strerror(errno));
+    worker_run(argument);
+    return NULL;
+}
+
+static void walk_with(struct walk *walk, unsigned count)
+{
+    struct worker *workers = allocated(count * sizeof *workers);
+    pthread_t *threads = allocated(count * sizeof *threads);
+    struct totals sum = {0};
+    memset(workers, 0, count * sizeof *workers);
+    queue_start(&walk->queue, count);
+    queue_push(&walk->queue, 0, task_made("", 0, "", NO_TREE), 1);
+    for (unsigned index = 0; index < count; index++) {
+        struct worker *worker = &workers[index];
+        worker->walk = walk;
+        worker->number = index;
+        rows_start(&worker->files, FRAME_ROWS, walk->block_rows);
+        rows_start(&worker->directories, FRAME_DIRECTORIES, walk->block_rows);
+        int error = pthread_create(&threads[index], NULL, run, worker);
+        if (error != 0)
+            die("cannot start a thread: %s", strerror(error));
+    }
+    for (unsigned index = 0; index < count; index++)
+        pthread_join(threads[index], NULL);
+    for (unsigned index = 0; index < count; index++) {
+        const uint64_t *counted = (const uint64_t *)&workers[index].totals;
+        for (size_t field = 0; field < sizeof sum / sizeof(uint64_t); field++)
+            ((uint64_t *)&sum)[field] += counted[field];
+    }
+    free(workers);
+    free(threads);
+    queue_free(&walk->queue);
+    struct iovec pieces[2] = {{NULL, 0}, {&sum, sizeof sum}};
+    frame_write(FRAME_END, pieces, 2);
+}
+
+int walk_main(int argc, char **argv)
+{
+    static const struct option OPTIONS[] = {
+        {"brick", required_argument, NULL, 'b'},
+        {"times", required_argument, NULL, 't'},
+        {"workers", required_argument, NULL, 'w'},
+        {"block-rows", required_argument, NULL, 'r'},
+        {NULL, 0, NULL, 0},
+    };
+    static struct walk walk = {.block_rows = BLOCK_ROWS};
+    const char *brick = NULL, *times = NULL;
+    unsigned workers = 0;
+    int option;
+    while ((option = getopt_long(argc, argv, "", OPTIONS, NULL)) != -1) {
+        switch (option) {
+        case 'b': brick = optarg; break;
+        case 't': times = optarg; break;
+        case 'w': workers = number(optarg, "--workers", WORKERS_LIMIT); break;
+        case 'r': walk.block_rows = number(optarg, "--block-rows", 1u << 20); break;
+        default: usage("an option is not known");
+        }
+    }
+    if (brick == NULL || times == NULL || optind != argc)
+        usage("--brick and --times are needed, and nothing else");
+    if (strcmp(times, "mdata") != 0 && strcmp(times, "file") != 0)
+        usage("--times is mdata or file");
+    walk.times_from_mdata = strcmp(times, "mdata") == 0;
+    read_trees(&walk);
+
+    struct rlimit files;
+    if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur < files.rlim_max) {
+        files.rlim_cur = files.rlim_max;
+        setrlimit(RLIMIT_NOFILE, &files);
+    }
+    struct stat facts;
+    walk.root = open(brick, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (walk.root < 0 || fstat(walk.root, &facts) != 0)
+        die("cannot open the brick %s: %s", brick, strerror(errno));
+    walk.device = facts.st_dev;
+    if (!say_hello(&walk)) {
+        fprintf(stderr, "migrator-native: %s is not a brick's root: is its file system mounted?\n", brick);
+        return 3;
+    }
+    if (workers == 0)
+        workers = cores() < WORKERS_LIMIT ? cores() : WORKERS_LIMIT;
+    walk_with(&walk, workers);
+    free(walk.tree_names);
+    free(walk.trees);
+    free(walk.tree_numbers);
+    return 0;
+}

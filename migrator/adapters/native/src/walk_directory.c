@@ -1,0 +1,272 @@
+/* One directory: opened beneath the brick's root without following a symlink, read in pieces, its children queued. */
+#define _GNU_SOURCE
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "gluster.h"
+#include "walk.h"
+
+#define LISTING_BYTES (256u << 10)
+/* So many directories of one are held back at most; the rest of it is read when these are done, so that what waits
+ * does not grow with the widest directory. */
+#define FOUND_LIMIT 512u
+#define SENTINEL ".migrator-sentinel"
+#define ANONYMOUS_PREFIX ".glusterfs-anonymous-inode-"
+
+struct listed_entry {
+    uint64_t inode;
+    int64_t next_offset;
+    uint16_t length;
+    uint8_t type;
+    char name[];
+};
+
+struct place {
+    uint64_t inode;
+    const char *name;
+};
+
+void worker_problem(struct worker *worker, const struct task *directory, const char *name, const char *operation,
+                    int error, const char *reason)
+{
+    worker->totals.problems++;
+    problems_add(&worker->problems, PROBLEM, directory->path, directory->path_length, name, operation, error,
+                 reason != NULL ? reason : strerror(error));
+}
+
+void worker_ask(struct worker *worker, const struct task *directory, const char *name, const char *reason)
+{
+    worker->totals.problems++;
+    worker->totals.ambiguous++;
+    problems_add(&worker->problems, PROBLEM_ASK_THE_MOUNT, directory->path, directory->path_length, name,
+                 "ask-the-mount", 0, reason);
+}
+
+void worker_vanished(struct worker *worker, const struct task *directory, const char *name)
+{
+    worker->totals.vanished++;
+    worker_ask(worker, directory, name, "vanished while it was read");
+}
+
+static void let_go(struct worker *worker, size_t first, size_t count)
+{
+    for (size_t index = first; index < first + count; index++)
+        close(worker->held[index].fd);
+    size_t after = worker->held_count - first - count;
+    memmove(worker->held + first, worker->held + first + count, after * sizeof *worker->held);
+    worker->held_count -= count;
+}
+
+void directories_close(struct worker *worker)
+{
+    let_go(worker, 0, worker->held_count);
+}
+
+static void hold(struct worker *worker, size_t path_length, int fd)
+{
+    /* The lowest ones serve the next directories; those high above are opened again by their names. */
+    if (worker->held_count == HELD_DIRECTORIES)
+        let_go(worker, 0, 1);
+    worker->held[worker->held_count].path_length = path_length;
+    worker->held[worker->held_count].fd = fd;
+    worker->held_count++;
+}
+
+/* Keep those that are held and lie above a path. */
+static void keep_above(struct worker *worker, const struct task *task)
+{
+    size_t kept = 0;
+    for (; kept < worker->held_count; kept++) {
+        size_t length = worker->held[kept].path_length;
+        if (length >= task->path_length || task->path[length] != '/' ||
+            memcmp(task->path, worker->held_path, length) != 0)
+            break;
+    }
+    let_go(worker, kept, worker->held_count - kept);
+}
+
+static int open_beneath(int parent, const char *name, bool last)
+{
+    int flags = O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
+    if (!last)
+        return openat(parent, name, flags | O_PATH);
+    int fd = openat(parent, name, flags | O_RDONLY | O_NOATIME);
+    if (fd < 0 && errno == EPERM)
+        fd = openat(parent, name, flags | O_RDONLY);
+    return fd;
+}
+
+int directory_open(struct worker *worker, const struct task *task)
+{
+    keep_above(worker, task);
+    if (worker->held_capacity <= task->path_length) {
+        worker->held_capacity = 2 * task->path_length + 256;
+        worker->held_path = reallocated(worker->held_path, worker->held_capacity);
+    }
+    memcpy(worker->held_path, task->path, task->path_length + 1);
+    if (task->path_length == 0)
+        return open_beneath(worker->walk->root, ".", true);
+
+    int parent = worker->walk->root;
+    size_t start = 0;
+    if (worker->held_count > 0) {
+        parent = worker->held[worker->held_count - 1].fd;
+        start = worker->held[worker->held_count - 1].path_length + 1;
+    }
+    for (;;) {
+        char *slash = strchr(worker->held_path + start, '/');
+        size_t end = slash ? (size_t)(slash - worker->held_path) : task->path_length;
+        worker->held_path[end] = '\0';
+        int fd = open_beneath(parent, worker->held_path + start, slash == NULL);
+        if (slash != NULL)
+            *slash = '/';
+        if (fd < 0)
+            return -1;
+        hold(worker, end, fd);
+        if (slash == NULL)
+            return fd;
+        parent = fd;
+        start = end + 1;
+    }
+}
+
+static void publish(struct worker *worker)
+{
+    queue_push(&worker->walk->queue, worker->number, worker->found, worker->found_count);
+    worker->found = NULL;
+    worker->found_count = 0;
+}
+
+/* The rest of a directory as a task of its own, beneath its children, which are read first. */
+static void put_off(struct worker *worker, const struct task *task, ino_t inode, int64_t offset)
+{
+    struct task *rest = task_made("", 0, task->path, task->tree);
+    rest->inode = inode;
+    rest->offset = offset;
+    struct task *last = worker->found;
+    while (last->next != NULL)
+        last = last->next;
+    last->next = rest;
+    worker->found_count++;
+    publish(worker);
+}
+
+static bool is_skipped(const struct task *task, const char *name)
+{
+    if (name[0] != '.')
+        return false;
+    if (name[1] == '\0' || (name[1] == '.' && name[2] == '\0'))
+        return true;
+    return task->path_length == 0 && (strcmp(name, ".glusterfs") == 0 || strcmp(name, SENTINEL) == 0 ||
+                                      strncmp(name, ANONYMOUS_PREFIX, strlen(ANONYMOUS_PREFIX)) == 0);
+}
+
+static int by_inode(const void *left, const void *right)
+{
+    uint64_t one = ((const struct place *)left)->inode, other = ((const struct place *)right)->inode;
+    return (one > other) - (one < other);
+}
+
+/* Look at all entries of a piece, in the order in which their inodes lie on the disk; returns where the next begins. */
+static int64_t read_piece(struct worker *worker, const struct task *task, size_t length)
+{
+    static _Thread_local struct place places[LISTING_BYTES / sizeof(struct listed_entry)];
+    size_t count = 0;
+    bool in_order = true;
+    int64_t next = 0;
+    for (size_t at = 0; at < length;) {
+        const struct listed_entry *entry = (const struct listed_entry *)(const void *)(worker->listing + at);
+        next = entry->next_offset;
+        at += entry->length;
+        if (is_skipped(task, entry->name))
+            continue;
+        in_order = in_order && (count == 0 || places[count - 1].inode <= entry->inode);
+        places[count++] = (struct place){entry->inode, entry->name};
+    }
+    if (!in_order)
+        qsort(places, count, sizeof *places, by_inode);
+    for (size_t index = 0; index < count; index++)
+        entry_read(worker, task, places[index].name);
+    return next;
+}
+
+static void read_directory(struct worker *worker, const struct task *task, int fd, ino_t inode)
+{
+    for (;;) {
+        long length = syscall(SYS_getdents64, fd, worker->listing, LISTING_BYTES);
+        if (length < 0) {
+            if (errno == ENOENT)
+                worker_vanished(worker, task, NULL);
+            else
+                worker_problem(worker, task, NULL, "list", errno, NULL);
+            return;
+        }
+        if (length == 0)
+            return;
+        int64_t next = read_piece(worker, task, (size_t)length);
+        if (worker->found_count >= FOUND_LIMIT) {
+            put_off(worker, task, inode, next);
+            return;
+        }
+        if (worker->found_count > 0 && atomic_load(&worker->walk->queue.idle) > 0)
+            publish(worker);
+    }
+}
+
+/* Open the directory and make it the current one; -1: what was in the way has been noted. */
+static int enter(struct worker *worker, const struct task *task, ino_t *inode)
+{
+    int fd = directory_open(worker, task);
+    struct stat facts;
+    if (fd < 0 || fstat(fd, &facts) != 0 || fchdir(fd) != 0) {
+        if (errno == ENOENT)
+            worker_vanished(worker, task, NULL);
+        else
+            worker_problem(worker, task, NULL, "open", errno, NULL);
+        return fd;
+    }
+    *inode = facts.st_ino;
+    if (facts.st_dev != worker->walk->device) {
+        worker_problem(worker, task, NULL, "open", EXDEV, "another file system is mounted here; not entered");
+    } else if (task->inode != 0 && task->inode != facts.st_ino) {
+        worker_problem(worker, task, NULL, "list", 0, "was replaced by another directory while it was read");
+    } else if (task->inode != 0 && lseek(fd, task->offset, SEEK_SET) < 0) {
+        worker_problem(worker, task, NULL, "list", errno, NULL);
+    } else {
+        read_directory(worker, task, fd, facts.st_ino);
+        publish(worker);
+    }
+    return fd;
+}
+
+void worker_run(struct worker *worker)
+{
+    worker->listing = allocated(LISTING_BYTES);
+    worker->names = allocated(65536);
+    worker->value = allocated(65536);
+    struct task *task;
+    while ((task = queue_take(&worker->walk->queue, worker->number)) != NULL) {
+        ino_t inode = 0;
+        int fd = enter(worker, task, &inode);
+        if (fd >= 0 && task->path_length == 0)
+            close(fd);
+        queue_done(&worker->walk->queue, task);
+    }
+    directories_close(worker);
+    rows_flush(&worker->files);
+    rows_flush(&worker->directories);
+    problems_flush(&worker->problems);
+    rows_free(&worker->files);
+    rows_free(&worker->directories);
+    free(worker->problems.data);
+    free(worker->held_path);
+    free(worker->listing);
+    free(worker->names);
+    free(worker->value);
+}

@@ -1,0 +1,348 @@
+/* One entry of a directory: its facts, its attributes, and what Gluster's rules make of them. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+#include "blake2b.h"
+#include "gluster.h"
+#include "walk.h"
+
+#define LIST_BYTES 65536  /* XATTR_LIST_MAX: the kernel gives no more */
+#define VALUE_BYTES 65536 /* XATTR_SIZE_MAX */
+/* What mostly suffices. The kernel takes and clears memory for as much as it is offered: with 64 KiB a call costs five
+ * times as much. */
+#define SHORT_LIST_BYTES 512
+#define SHORT_VALUE_BYTES 256
+#define CARRIED_LIMIT 32768 /* names have two bytes at least, with their NUL */
+#define TARGET_BYTES 65536
+/* What a mount shows as the size and blocks of every directory (DHT's fixed values). */
+#define DIRECTORY_SIZE 4096
+#define DIRECTORY_BLOCKS 8
+
+enum { KIND_USER = 1, KIND_ACL_ACCESS = 2, KIND_ACL_DEFAULT = 4, KIND_CAPABILITY = 8, KIND_SECURITY = 16,
+       KIND_TRUSTED = 32 };
+
+enum outcome { DONE, VANISHED, CHANGED };
+
+/* What the list of an entry's attributes says is there. */
+struct listed {
+    bool gfid, mdata, linkto;
+    size_t carried; /* how many names are in `names` */
+    const char *names[CARRIED_LIMIT];
+};
+
+static _Thread_local struct listed listed;
+
+static bool is_absent(int error)
+{
+    return error == ENODATA || error == EOPNOTSUPP;
+}
+
+/* The value of an attribute into worker->value; -1 and errno. */
+static ssize_t read_value(struct worker *worker, const char *name, const char *key, size_t expected)
+{
+    ssize_t length = lgetxattr(name, key, worker->value, expected);
+    if (length < 0 && errno == ERANGE)
+        length = lgetxattr(name, key, worker->value, VALUE_BYTES);
+    return length;
+}
+
+static int read_list(struct worker *worker, const char *name)
+{
+    listed.gfid = listed.mdata = listed.linkto = false;
+    listed.carried = 0;
+    ssize_t length = llistxattr(name, worker->names, SHORT_LIST_BYTES);
+    if (length < 0 && errno == ERANGE)
+        length = llistxattr(name, worker->names, LIST_BYTES);
+    if (length < 0)
+        return is_absent(errno) ? 0 : -1;
+    for (const char *key = worker->names; key < worker->names + length; key += strlen(key) + 1) {
+        if (strncmp(key, "trusted.g", 9) == 0) {
+            if (strcmp(key, GLUSTER_GFID) == 0)
+                listed.gfid = true;
+            else if (strcmp(key, GLUSTER_MDATA) == 0)
+                listed.mdata = true;
+            else if (strcmp(key, GLUSTER_LINKTO) == 0)
+                listed.linkto = true;
+            else if (gluster_is_carried(key))
+                listed.names[listed.carried++] = key;
+        } else if (gluster_is_carried(key)) {
+            listed.names[listed.carried++] = key;
+        }
+    }
+    return 0;
+}
+
+static int32_t kind_of(const char *name)
+{
+    if (strncmp(name, "user.", 5) == 0)
+        return KIND_USER;
+    if (strcmp(name, ACL_ACCESS) == 0)
+        return KIND_ACL_ACCESS;
+    if (strcmp(name, ACL_DEFAULT) == 0)
+        return KIND_ACL_DEFAULT;
+    if (strcmp(name, "security.capability") == 0)
+        return KIND_CAPABILITY;
+    return strncmp(name, "trusted.", 8) == 0 ? KIND_TRUSTED : KIND_SECURITY;
+}
+
+static int by_name(const void *left, const void *right)
+{
+    return strcmp(*(const char *const *)left, *(const char *const *)right);
+}
+
+static void put_length(struct blake2b_state *hash, size_t length)
+{
+    const uint8_t bytes[4] = {(uint8_t)(length >> 24), (uint8_t)(length >> 16), (uint8_t)(length >> 8), (uint8_t)length};
+    blake2b_update(hash, bytes, sizeof bytes);
+}
+
+/* The carried attributes into the row; -1 and errno where one cannot be read. */
+static int read_carried(struct worker *worker, const char *name, struct row *row, uint8_t digest[DIGEST_BYTES])
+{
+    struct blake2b_state hash;
+    size_t kept = 0;
+    int32_t kinds = 0, largest = 0, acl_entries = 0;
+    blake2b_begin(&hash, DIGEST_BYTES);
+    qsort(listed.names, listed.carried, sizeof *listed.names, by_name);
+    for (size_t index = 0; index < listed.carried; index++) {
+        const char *key = listed.names[index];
+        ssize_t length = read_value(worker, name, key, SHORT_VALUE_BYTES);
+        if (length < 0) {
+            if (is_absent(errno))
+                continue;
+            return -1;
+        }
+        put_length(&hash, strlen(key));
+        blake2b_update(&hash, key, strlen(key));
+        put_length(&hash, (size_t)length);
+        blake2b_update(&hash, worker->value, (size_t)length);
+        int32_t kind = kind_of(key);
+        kinds |= kind;
+        if ((int32_t)length > largest)
+            largest = (int32_t)length;
+        if (kind == KIND_ACL_ACCESS || kind == KIND_ACL_DEFAULT) {
+            int32_t entries = length > 4 ? (int32_t)(length - 4) / 8 : 0;
+            if (entries > acl_entries)
+                acl_entries = entries;
+        }
+        kept++;
+    }
+    if (kept == 0)
+        return 0;
+    blake2b_end(&hash, digest);
+    row->xattr_digest = digest;
+    row->xattr_kinds = kinds;
+    row->xattr_largest_bytes = largest;
+    row->acl_entries = acl_entries;
+    return 0;
+}
+
+static void own_times(struct row *row, const struct statx *facts, bool *cut)
+{
+    row->mtime_ns = gluster_nanoseconds(facts->stx_mtime.tv_sec, facts->stx_mtime.tv_nsec, cut);
+    row->atime_ns = gluster_nanoseconds(facts->stx_atime.tv_sec, facts->stx_atime.tv_nsec, cut);
+    row->ctime_ns = gluster_nanoseconds(facts->stx_ctime.tv_sec, facts->stx_ctime.tv_nsec, cut);
+}
+
+static int read_times(struct worker *worker, const struct task *directory, const char *name,
+                      const struct statx *facts, struct row *row)
+{
+    bool cut = false;
+    if (worker->walk->times_from_mdata && listed.mdata) {
+        ssize_t length = read_value(worker, name, GLUSTER_MDATA, GLUSTER_MDATA_ROOM);
+        if (length < 0 && !is_absent(errno))
+            return -1;
+        struct gluster_times times;
+        if (length >= 0) {
+            enum gluster_mdata read = gluster_parse_mdata(worker->value, (size_t)length, &times);
+            if (read != MDATA_MALFORMED) {
+                row->mtime_ns = times.mtime_ns;
+                row->atime_ns = times.atime_ns;
+                row->ctime_ns = times.ctime_ns;
+                cut = read == MDATA_OUT_OF_RANGE;
+                if (cut)
+                    worker_problem(worker, directory, name, "times", 0, "a time lies outside the years 1677 to 2262");
+                return 0;
+            }
+            worker_problem(worker, directory, name, "times", 0, "trusted.glusterfs.mdata has a form that is not known");
+        }
+    }
+    own_times(row, facts, &cut);
+    if (cut)
+        worker_problem(worker, directory, name, "times", 0, "a time lies outside the years 1677 to 2262");
+    return 0;
+}
+
+/* The gfid, or -1: errno 0 where the entry has none. */
+static int read_gfid(struct worker *worker, const char *name, uint8_t gfid[GLUSTER_GFID_BYTES])
+{
+    errno = 0;
+    if (!listed.gfid)
+        return -1;
+    ssize_t length = read_value(worker, name, GLUSTER_GFID, GLUSTER_GFID_BYTES);
+    if (length == GLUSTER_GFID_BYTES) {
+        memcpy(gfid, worker->value, GLUSTER_GFID_BYTES);
+        return 0;
+    }
+    if (length >= 0 || is_absent(errno))
+        errno = 0;
+    return -1;
+}
+
+static enum entry_type type_of(mode_t mode)
+{
+    switch (mode & S_IFMT) {
+    case S_IFDIR: return TYPE_DIRECTORY;
+    case S_IFLNK: return TYPE_SYMLINK;
+    case S_IFIFO: return TYPE_FIFO;
+    case S_IFSOCK: return TYPE_SOCKET;
+    case S_IFBLK: return TYPE_BLOCK;
+    case S_IFCHR: return TYPE_CHARACTER;
+    default: return TYPE_FILE;
+    }
+}
+
+/* The index of a directory outside every tree among the trees; NO_TREE where it is none. */
+static int32_t tree_of(const struct walk *walk, const char *path)
+{
+    size_t low = 0, high = walk->tree_count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        int order = strcmp(walk->trees[middle], path);
+        if (order == 0)
+            return walk->tree_numbers[middle];
+        if (order < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return NO_TREE;
+}
+
+/* Remember a directory, to be read later; returns the tree it lies in or is. */
+static int32_t found(struct worker *worker, const struct task *directory, const char *name)
+{
+    struct task *child = task_made(directory->path, directory->path_length, name, directory->tree);
+    if (child->tree == NO_TREE)
+        child->tree = tree_of(worker->walk, child->path);
+    child->next = worker->found;
+    worker->found = child;
+    worker->found_count++;
+    return child->tree;
+}
+
+/* A regular file by Gluster's rules: whether it is a row; its mode without Gluster's own bits. */
+static bool is_row(struct worker *worker, const struct task *directory, const char *name, const struct statx *facts,
+                   struct row *row)
+{
+    switch (gluster_classify(facts->stx_mode, facts->stx_size, listed.linkto)) {
+    case FILE_IS_LINKTO:
+        worker->totals.links++;
+        worker->totals.filling_links += facts->stx_size > 0;
+        return false;
+    case FILE_IS_MIGRATING:
+        worker->totals.migrating++;
+        row->mode &= ~(int32_t)(S_ISGID | S_ISVTX);
+        return true;
+    case FILE_IS_AMBIGUOUS:
+        worker_ask(worker, directory, name, "empty, with the attribute of a link-to file and the mode of a data file");
+        return false;
+    case FILE_IS_DATA: break;
+    }
+    return true;
+}
+
+static enum outcome failed(struct worker *worker, const struct task *directory, const char *name,
+                           const char *operation)
+{
+    if (errno == ENOENT)
+        return VANISHED;
+    worker_problem(worker, directory, name, operation, errno, NULL);
+    return DONE;
+}
+
+static enum outcome look(struct worker *worker, const struct task *directory, const char *name)
+{
+    static _Thread_local char target[TARGET_BYTES];
+    struct statx facts;
+    struct row row = {.directory = directory->path, .directory_length = directory->path_length, .name = name};
+    uint8_t gfid[GLUSTER_GFID_BYTES], digest[DIGEST_BYTES];
+
+    if (statx(AT_FDCWD, name, AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT, STATX_BASIC_STATS, &facts) != 0)
+        return failed(worker, directory, name, "lstat");
+    if (makedev(facts.stx_dev_major, facts.stx_dev_minor) != worker->walk->device ||
+        (facts.stx_attributes & STATX_ATTR_MOUNT_ROOT) != 0) {
+        worker_problem(worker, directory, name, "open", EXDEV, "another file system is mounted here; not entered");
+        return DONE;
+    }
+    row.type = type_of(facts.stx_mode);
+    row.mode = facts.stx_mode & 07777;
+    if (row.type == TYPE_SYMLINK) {
+        ssize_t length = readlink(name, target, sizeof target);
+        if (length < 0)
+            return errno == EINVAL ? CHANGED : failed(worker, directory, name, "readlink");
+        row.symlink_target = target;
+        row.symlink_length = (size_t)length;
+    }
+    if (read_list(worker, name) != 0)
+        return failed(worker, directory, name, "xattrs");
+    if (row.type == TYPE_FILE && !is_row(worker, directory, name, &facts, &row))
+        return DONE;
+
+    row.tree = row.type == TYPE_DIRECTORY ? found(worker, directory, name) : directory->tree;
+    if (read_gfid(worker, name, gfid) != 0) {
+        if (errno != 0)
+            return failed(worker, directory, name, "xattrs");
+        worker_ask(worker, directory, name, "has no trusted.gfid: Gluster does not know it yet");
+        return DONE;
+    }
+    if (read_times(worker, directory, name, &facts, &row) != 0)
+        return failed(worker, directory, name, "xattrs");
+    if (listed.carried > 0 && read_carried(worker, name, &row, digest) != 0) {
+        if (errno == ENOENT)
+            return VANISHED;
+        worker_problem(worker, directory, name, "xattrs", errno, NULL);
+    }
+    row.gfid = gfid;
+    row.ino = gluster_ino(gfid);
+    row.uid = facts.stx_uid;
+    row.gid = facts.stx_gid;
+    row.rdev = makedev(facts.stx_rdev_major, facts.stx_rdev_minor);
+    if (row.type == TYPE_DIRECTORY) {
+        row.size = DIRECTORY_SIZE;
+        row.blocks = DIRECTORY_BLOCKS;
+        row.nlink = facts.stx_nlink;
+        worker->totals.directories++;
+        rows_add(&worker->directories, &row);
+        return DONE;
+    }
+    row.size = (int64_t)facts.stx_size;
+    /* As Gluster tells it: no more than the size takes, whatever XFS keeps ready beyond the end. */
+    uint64_t most = facts.stx_size / 512 + (facts.stx_size % 512 != 0);
+    row.blocks = (int64_t)(facts.stx_blocks < most ? facts.stx_blocks : most);
+    /* One of the names is Gluster's own, in .glusterfs. */
+    row.nlink = facts.stx_nlink > 1 ? facts.stx_nlink - 1 : 1;
+    worker->totals.rows++;
+    if (row.type == TYPE_FILE)
+        worker->totals.size_bytes += facts.stx_size;
+    rows_add(&worker->files, &row);
+    return DONE;
+}
+
+void entry_read(struct worker *worker, const struct task *directory, const char *name)
+{
+    enum outcome outcome = CHANGED;
+    for (int looks = 0; outcome == CHANGED && looks < LOOKS; looks++)
+        outcome = look(worker, directory, name);
+    if (outcome == VANISHED)
+        worker_vanished(worker, directory, name);
+    else if (outcome == CHANGED)
+        worker_problem(worker, directory, name, "readlink", 0, "changes its type all the time");
+}

@@ -1,0 +1,57 @@
+/* Directories that wait to be read: a stack a worker, whose far end the others take from when theirs is empty. */
+#ifndef MIGRATOR_WALK_QUEUE_H
+#define MIGRATOR_WALK_QUEUE_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+/* One directory to read, from its beginning or (`inode` not 0) from an offset on. */
+struct task {
+    struct task *next; /* towards the end that others take from */
+    struct task *previous;
+    int32_t tree;
+    ino_t inode;
+    int64_t offset;
+    size_t path_length;
+    char path[]; /* relative to the brick's root, "" for the root itself; ends with NUL */
+};
+
+struct stack {
+    pthread_mutex_t lock;
+    struct task *top;
+    struct task *bottom;
+    char padding[64]; /* each stack in a cache line of its own */
+};
+
+struct queue {
+    struct stack *stacks;
+    unsigned workers;
+    atomic_size_t waiting;    /* in all stacks */
+    atomic_size_t unfinished; /* waiting, or being read */
+    atomic_uint idle;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+};
+
+void queue_start(struct queue *queue, unsigned workers);
+
+/* Give back what queue_start took; no worker may be left. */
+void queue_free(struct queue *queue);
+
+/* A task for `directory/name`. */
+struct task *task_made(const char *directory, size_t directory_length, const char *name, int32_t tree);
+
+/* Push a chain of tasks (linked by `next`, its first one is taken first); they belong to the queue then. */
+void queue_push(struct queue *queue, unsigned worker, struct task *first, size_t count);
+
+/* The next task, waiting for one; NULL when every task of every worker is done. */
+struct task *queue_take(struct queue *queue, unsigned worker);
+
+/* A taken task is done: its children have been pushed. */
+void queue_done(struct queue *queue, struct task *task);
+
+#endif

@@ -1,0 +1,358 @@
+"""What every walker of bricks finds: the same suite for the compiled one, for it under sanitizers, and for the Python one."""
+
+import errno
+import os
+import shutil
+import struct
+import subprocess
+import sys
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from migrator.adapters.bricks import walker_program
+from migrator.domain.lab import OddKind
+from migrator.domain.scan import ScanProblem
+from migrator.stages.lab.odd import odd_files
+from tests.conftest import MakeXfs
+from tests.hand_brick import GFID, LINKTO, MDATA, HandBrick, mdata
+from tests.walks import RELEASE, SANITIZED, Walk, compile_native, missing_flags, run_walk
+from tests.xfs import run_tool
+
+pytestmark = pytest.mark.needs_root
+
+
+@pytest.fixture(scope="session")
+def programs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
+    """The walkers built so far, by name."""
+    return {"directory": [str(tmp_path_factory.mktemp("walkers"))]}
+
+
+@pytest.fixture(params=["native", "sanitized", "python"])
+def program(request: pytest.FixtureRequest, programs: dict[str, list[str]]) -> list[str]:
+    """The argv that starts a walker."""
+    name = request.param
+    if name not in programs:
+        target = Path(programs["directory"][0]) / name
+        if name == "python":
+            target.write_bytes(walker_program())
+            programs[name] = [sys.executable, "-I", str(target)]
+        else:
+            flags = RELEASE if name == "native" else SANITIZED
+            if reason := missing_flags(flags):
+                pytest.skip(reason)
+            programs[name] = [str(compile_native(target, flags))]
+    return programs[name]
+
+
+@pytest.fixture
+def walk(program: list[str]) -> Walk:
+    return partial(run_walk, program)
+
+
+@pytest.fixture
+def brick(make_xfs: MakeXfs) -> HandBrick:
+    """An empty brick on a fresh XFS."""
+    made = HandBrick(root=make_xfs().path / "brick")
+    made.make_root()
+    return made
+
+
+def without_atime(rows: dict[bytes, dict[str, Any]], brick: HandBrick) -> dict[bytes, dict[str, Any]]:
+    """A directory's and a symlink's own time of access may change with every look."""
+    with_times = {brick.gfids[inode] for inode in brick.times}
+    return {
+        path: {**row, "atime_ns": 0}
+        if row["type"] in ("directory", "symlink") and row["gfid"] not in with_times
+        else row
+        for path, row in rows.items()
+    }
+
+
+def test_everything_odd_is_a_row_as_stat_and_the_attributes_have_it(brick: HandBrick, walk: Walk) -> None:
+    home = brick.root / "home"
+    for name in ("odd", "other", "empty"):
+        (home / name).mkdir(parents=True)
+    odd = odd_files(os.fsencode(home / "odd"), neighbour=os.fsencode(home / "other"), source_mount=b"/somewhere")
+    assert max(map(len, odd.paths[OddKind.DEEP_PATH])) > 4096
+    (brick.root / ".migrator-sentinel").write_text("site")
+    (home / ".migrator-sentinel").write_text("a user's own")
+    (brick.root / ".glusterfs-anonymous-inode-0000").mkdir()
+    (home / ".glusterfs-anonymous-inode-0000").mkdir()
+    os.setxattr(home / "empty", "user.big", b"v" * 60_000)
+    os.setxattr(home / "empty", "trusted.md5sum", b"somebody's")
+    os.setxattr(home / "empty", "trusted.glusterfs.quota.size", b"Gluster's")
+    brick.adopt()
+    trees = (b"home/other", b"home/odd", b"home/no-such")
+    for times in ("mdata", "file"):
+        walked = walk(brick.root, trees=trees, times=times, block_rows=64)
+        assert (walked.exit_code, walked.stderr, walked.failed, walked.ask) == (0, "", [], [])
+        expected = brick.rows(trees, from_mdata=times == "mdata")
+        if times == "file":
+            brick.times.clear()
+        assert without_atime(walked.rows, brick) == without_atime(expected, brick)
+        assert max(walked.blocks) == 64
+        assert walked.end is not None
+        kinds = [row["type"] for row in walked.rows.values()]
+        assert (walked.end.rows, walked.end.directories) == (
+            len(kinds) - kinds.count("directory"),
+            kinds.count("directory"),
+        )
+        assert walked.end.vanished == walked.end.migrating == walked.end.filling_links == walked.end.problems == 0
+    assert {row["tree"] for row in walked.rows.values()} == {None, *trees[:2]}
+    assert walked.rows[b"home/empty"]["xattr_kinds"] == 1 | 32
+    assert b"home/odd/odd/name-glusterfs/.glusterfs/00/00/00000000-0000-0000-0000-000000000001" in walked.rows
+
+
+def test_what_gluster_left_in_the_way_of_data(brick: HandBrick, walk: Walk) -> None:
+    brick.file("link", b"", mode=0o1000, linkto=True)
+    brick.file("filling", b"half of it", mode=0o1000, linkto=True)
+    brick.file("sticky-but-data", b"data", mode=0o1000)
+    brick.file("stale", b"data", mode=0o644, linkto=True)
+    brick.file("migrating", b"data", mode=0o3644, linkto=True)
+    brick.file("migrating-and-empty", b"", mode=0o3644, linkto=True)
+    brick.file("setgid-and-sticky-of-its-own", b"data", mode=0o3755)
+    brick.file("setgid-and-stale", b"data", mode=0o2755, linkto=True)
+    brick.file("ambiguous", b"", mode=0o644, linkto=True)
+    (brick.root / "sticky").mkdir(mode=0o1000)
+    (brick.root / "sticky").chmod(0o1000)
+    os.setxattr(brick.root / "sticky", LINKTO, b"on a directory it means nothing\0")
+    brick.adopt()
+    walked = walk(brick.root)
+    assert {path: row["mode"] for path, row in walked.rows.items()} == {
+        b"sticky-but-data": 0o1000,
+        b"stale": 0o644,
+        b"migrating": 0o644,
+        b"migrating-and-empty": 0o644,
+        b"setgid-and-sticky-of-its-own": 0o3755,
+        b"setgid-and-stale": 0o2755,
+        b"sticky": 0o1000,
+    }
+    assert [(problem.path, problem.operation, problem.errno) for problem in walked.ask] == [
+        (b"ambiguous", "ask-the-mount", None)
+    ]
+    assert walked.end is not None
+    assert (walked.end.migrating, walked.end.filling_links, walked.end.ask_the_mount) == (2, 1, 1)
+    assert walked.failed == []
+
+
+def test_what_gluster_does_not_know_is_for_the_mount_to_tell(brick: HandBrick, walk: Walk) -> None:
+    brick.file("directory/known")
+    brick.adopt()
+    brick.file("directory/unknown")
+    (brick.root / "new").mkdir()
+    brick.file("short")
+    os.setxattr(brick.root / "short", GFID, b"too short")
+    walked = walk(brick.root)
+    assert set(walked.rows) == {b"directory", b"directory/known"}
+    assert {problem.path for problem in walked.ask} == {b"directory/unknown", b"new", b"short"}
+
+
+def test_times_that_cannot_be_told_are_problems(brick: HandBrick, walk: Walk) -> None:
+    for name in ("short", "version", "nanoseconds", "far", "early", "good"):
+        brick.file(name)
+    brick.adopt()
+    good = mdata(-1, -2_000_000_001, 3)
+    values = {
+        "short": good[:-1],
+        "version": b"\2" + good[1:],
+        "nanoseconds": good[:-8] + struct.pack(">Q", 1_000_000_000),
+        "far": struct.pack(">BQ6q", 1, 0, *[2**62, 0] * 3),
+        "early": struct.pack(">BQ6q", 1, 0, *[-(2**62), 5] * 3),
+        "good": good,
+    }
+    for name, value in values.items():
+        os.setxattr(brick.root / name, MDATA, value)
+    walked = walk(brick.root)
+    row = walked.rows[b"good"]
+    assert (row["ctime_ns"], row["mtime_ns"], row["atime_ns"]) == (-1, -2_000_000_001, 3)
+    for name in ("short", "version", "nanoseconds"):
+        assert walked.rows[name.encode()]["mtime_ns"] == (brick.root / name).stat().st_mtime_ns
+    assert walked.rows[b"far"]["mtime_ns"] == 2**63 - 1
+    assert walked.rows[b"early"]["mtime_ns"] == -(2**63)
+    unknown = "trusted.glusterfs.mdata has a form that is not known"
+    outside = "a time lies outside the years 1677 to 2262"
+    assert sorted((problem.path, problem.operation, problem.reason) for problem in walked.failed) == [
+        (b"early", "times", outside),
+        (b"far", "times", outside),
+        (b"nanoseconds", "times", unknown),
+        (b"short", "times", unknown),
+        (b"version", "times", unknown),
+    ]
+
+
+def test_what_is_mounted_beneath_is_told_and_not_entered(brick: HandBrick, walk: Walk) -> None:
+    other, bound = brick.root / "home" / "other file system", brick.root / "home" / "bound"
+    other.mkdir(parents=True)
+    bound.mkdir()
+    brick.file("home/elsewhere/inside")
+    brick.adopt()
+    with ExitStack() as stack:
+        for place, argv in (
+            (other, ("-t", "tmpfs", "none")),
+            (bound, ("--bind", str(brick.root / "home" / "elsewhere"))),
+        ):
+            run_tool("mount", *argv, str(place))
+            stack.callback(run_tool, "umount", str(place))
+        (other / "foreign").write_text("x")
+        walked = walk(brick.root)
+    assert set(walked.rows) == {b"home", b"home/elsewhere", b"home/elsewhere/inside"}
+    assert {(problem.path, problem.errno) for problem in walked.failed} == {
+        (b"home/bound", errno.EXDEV),
+        (b"home/other file system", errno.EXDEV),
+    }
+
+
+def test_wide_and_deep_trees_are_whole_with_any_number_of_workers(brick: HandBrick, walk: Walk) -> None:
+    for number in range(1500):
+        (brick.root / "wide" / f"directory-{number}" / "beneath").mkdir(parents=True)
+    for number in range(12_000):
+        os.close(os.open(brick.root / "wide" / f"{number:0200}", os.O_CREAT | os.O_WRONLY))
+    fd = os.open(brick.root, os.O_RDONLY)
+    for level in range(600):
+        for name in ("x", "deeper"):
+            os.mkdir(name, dir_fd=fd)
+        below = os.open("deeper", os.O_RDONLY, dir_fd=fd)
+        os.close(os.open(f"file-{level}", os.O_CREAT | os.O_WRONLY, dir_fd=fd))
+        os.close(fd)
+        fd = below
+    os.close(fd)
+    brick.adopt()
+    expected = without_atime(brick.rows((b"wide",)), brick)
+    for workers in (1, 2, 7):
+        walked = walk(brick.root, trees=[b"wide"], workers=workers)
+        assert (walked.exit_code, walked.failed) == (0, [])
+        assert without_atime(walked.rows, brick) == expected
+
+
+def test_a_root_that_is_no_bricks_is_refused(brick: HandBrick, walk: Walk) -> None:
+    brick.file("file")
+    brick.adopt()
+    for spoil in (
+        lambda: (brick.root / ".glusterfs").rename(brick.root / "moved"),
+        lambda: os.removexattr(brick.root, "trusted.glusterfs.volume-id"),
+    ):
+        spoil()
+        walked = walk(brick.root)
+        assert (walked.exit_code, walked.rows, walked.end) == (3, {}, None)
+        assert "is its file system mounted?" in walked.stderr
+    assert walked.hello is not None
+    assert (walked.hello.volume_id, walked.hello.root_gfid) == (None, bytes(15) + b"\1")
+
+
+def test_pending_heals_are_counted(brick: HandBrick, walk: Walk) -> None:
+    indices = brick.root / ".glusterfs" / "indices"
+    for base in ("xattrop", "dirty"):
+        (indices / base / f"{base}-0000").touch()
+    hello = walk(brick.root).hello
+    assert hello is not None
+    assert (hello.pending_heals, hello.volume_id) == (0, "00000000-0000-0000-0000-000000000001")
+    assert hello.device == brick.root.stat().st_dev
+    for base, gfid in (("xattrop", "a"), ("xattrop", "b"), ("dirty", "a")):
+        os.link(indices / base / f"{base}-0000", indices / base / gfid)
+    hello = walk(brick.root).hello
+    assert hello is not None
+    assert hello.pending_heals == 3
+    shutil.rmtree(indices / "dirty")
+    (indices / "dirty").write_text("no directory")
+    hello = walk(brick.root).hello
+    assert hello is not None
+    assert hello.pending_heals is None
+
+
+def failures_by_strace(call: str, injected: str) -> list[str]:
+    """Makes calls of a program fail; where strace is."""
+    if shutil.which("strace") is None:
+        pytest.skip("strace is not installed")
+    return ["strace", "-f", "-qq", "-o", "/dev/null", "-e", f"trace={call}", "-e", f"inject={call}:{injected}"]
+
+
+# The leak sanitizer traces its own process, and so does strace.
+not_sanitized = pytest.mark.parametrize("program", ["native", "python"], indirect=True)
+
+
+@not_sanitized
+@pytest.mark.parametrize(
+    "case",
+    [("llistxattr", "xattrs", b"d/file"), ("readlink", "readlink", b"d/link"), ("fchdir", "open", b"d/file")],
+    ids=lambda case: case[0],
+)
+def test_an_error_is_a_row_of_its_own_and_the_walk_goes_on(
+    brick: HandBrick, walk: Walk, case: tuple[str, str, bytes]
+) -> None:
+    call, operation, lost = case
+    brick.file("d/file")
+    (brick.root / "d" / "link").symlink_to("file")
+    brick.adopt()
+    # Every call of its kind fails: only what needs none is left.
+    walked = walk(brick.root, workers=1, wrapper=failures_by_strace(call, "error=EIO"))
+    assert walked.exit_code == 0
+    assert walked.end is not None
+    assert lost not in walked.rows
+    assert {(problem.operation, problem.errno, problem.reason) for problem in walked.failed} >= {
+        (operation, errno.EIO, os.strerror(errno.EIO))
+    }
+    assert walked.end.problems == len(walked.failed)
+
+
+@not_sanitized
+def test_what_is_gone_when_it_is_looked_at_is_counted_and_no_problem(brick: HandBrick, walk: Walk) -> None:
+    for number in range(5):
+        brick.file(f"file-{number}")
+    brick.adopt()
+    walked = walk(brick.root, workers=1, wrapper=failures_by_strace("llistxattr", "error=ENOENT:when=2+2"))
+    assert walked.end is not None
+    assert (walked.failed, walked.end.vanished, len(walked.rows)) == ([], 2, 3)
+
+
+def test_a_wrong_call_is_refused_with_words(brick: HandBrick, program: list[str]) -> None:
+    right = ["walk", "--brick", str(brick.root), "--times", "mdata"]
+    for argv, given in (
+        (["walk"], b""),
+        ([*right[:-1], "guessed"], b""),
+        ([*right, "--workers", "0"], b""),
+        ([*right, "--workers", "x"], b""),
+        ([*right, "--block-rows", "-1"], b""),
+        ([*right, "more"], b""),
+        ([*right, "--unknown"], b""),
+        (right, b"home/cut"),
+    ):
+        done = subprocess.run([*program, *argv], input=given, capture_output=True, check=False)
+        assert (done.returncode, done.stdout) == (2, b""), argv
+        assert done.stderr
+    gone = subprocess.run(
+        [*program, *right[:2], "/no/such", *right[3:]], stdin=subprocess.DEVNULL, capture_output=True, check=False
+    )
+    assert (gone.returncode, gone.stdout) == (1, b"")
+    assert b"/no/such: No such file or directory" in gone.stderr
+
+
+def test_a_reader_that_goes_away_ends_the_walk(brick: HandBrick, program: list[str]) -> None:
+    for number in range(400):
+        brick.file(f"{number:0250}")
+    brick.adopt()
+    argv = [*program, "walk", "--brick", str(brick.root), "--times", "mdata", "--workers", "2", "--block-rows", "1"]
+    with subprocess.Popen(
+        argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=False
+    ) as walking:
+        assert walking.stdout is not None
+        assert walking.stderr is not None
+        walking.stdout.read(10)
+        walking.stdout.close()
+        words = walking.stderr.read()
+    assert walking.returncode == 1
+    assert b"Broken pipe" in words
+    assert b"Traceback" not in words
+
+
+def test_problems_by_the_thousand_come_all(brick: HandBrick, walk: Walk) -> None:
+    for number in range(2500):
+        (brick.root / f"unknown-{number}").touch()
+    walked = walk(brick.root)
+    assert {problem.path for problem in walked.ask} == {b"unknown-%d" % number for number in range(2500)}
+    assert walked.end is not None
+    assert walked.end.ask_the_mount == 2500
+    assert isinstance(walked.ask[0], ScanProblem)

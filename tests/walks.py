@@ -1,0 +1,103 @@
+"""Running a walker of bricks as its own process, and reading back what it writes."""
+
+import shutil
+import subprocess
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from migrator.adapters.bricks.frames import FrameKind, FrameReader, decode_end, decode_hello, decode_problems
+from migrator.adapters.catalog.blocks import decode_rows
+from migrator.domain.scan import ScanProblem
+from migrator.ports.bricks import BrickHello, BrickTotals
+from tests.hand_brick import BRICK, DEVICE
+
+SOURCES = Path(__file__).parent.parent / "migrator" / "adapters" / "native" / "src"
+STRICT = ("-std=c11", "-Wall", "-Wextra", "-Werror", "-Wshadow", "-pthread")
+SANITIZED = (*STRICT, "-g", "-O1", "-fno-omit-frame-pointer", "-fsanitize=address,undefined", "-fno-sanitize-recover")
+RELEASE = (*STRICT, "-O2", "-static")
+
+
+@dataclass
+class Walked:
+    """What one walk wrote; `end` is None where it broke off."""
+
+    exit_code: int
+    stderr: str
+    hello: BrickHello | None = None
+    rows: dict[bytes, dict[str, Any]] = field(default_factory=dict)
+    failed: list[ScanProblem] = field(default_factory=list)
+    ask: list[ScanProblem] = field(default_factory=list)
+    end: BrickTotals | None = None
+    blocks: list[int] = field(default_factory=list)
+
+
+Walk = Callable[..., Walked]
+
+
+@cache
+def missing_flags(flags: Sequence[str]) -> str | None:
+    """Why a compiler cannot build with these flags here; None where it can."""
+    if shutil.which("gcc") is None:
+        return "gcc is not installed"
+    done = subprocess.run(
+        ["gcc", *flags, "-x", "c", "-", "-o", "/dev/null"],
+        input=b"int main(void){return 0;}",
+        capture_output=True,
+        check=False,
+    )
+    return None if done.returncode == 0 else f"gcc cannot build with {' '.join(flags)}"
+
+
+def compile_native(target: Path, flags: Sequence[str]) -> Path:
+    """Build the program from its sources; an AssertionError with the compiler's words where it does not."""
+    sources = sorted(map(str, SOURCES.glob("*.c")))
+    done = subprocess.run(["gcc", *flags, "-o", str(target), *sources], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return target
+
+
+def run_walk(
+    program: Sequence[str],
+    brick: Path,
+    *,
+    trees: Sequence[bytes] = (),
+    times: str = "mdata",
+    workers: int = 2,
+    block_rows: int | None = None,
+    wrapper: Sequence[str] = (),
+) -> Walked:
+    """Walk a brick to its end; every path may come once only."""
+    options = ["--brick", str(brick), "--times", times, "--workers", str(workers)]
+    options += [] if block_rows is None else ["--block-rows", str(block_rows)]
+    done = subprocess.run(
+        [*wrapper, *program, "walk", *options],
+        input=b"".join(tree + b"\0" for tree in trees),
+        capture_output=True,
+        check=False,
+    )
+    walked = Walked(exit_code=done.returncode, stderr=done.stderr.decode())
+    reader = FrameReader()
+    for frame in reader.feed(done.stdout):
+        assert walked.end is None, "the last frame is not the last one"
+        match frame.kind:
+            case FrameKind.HELLO:
+                walked.hello = decode_hello(frame.payload)
+            case FrameKind.ROWS | FrameKind.DIRECTORIES:
+                batch = decode_rows(frame.payload, trees=trees, brick=BRICK, dev=DEVICE)
+                batch.validate(full=True)
+                walked.blocks.append(batch.num_rows)
+                for row in batch.to_pylist():
+                    assert row["path"] not in walked.rows, row["path"]
+                    assert (row["type"] == "directory") == (frame.kind is FrameKind.DIRECTORIES)
+                    walked.rows[row["path"]] = row
+            case FrameKind.PROBLEMS:
+                failed, ask = decode_problems(frame.payload)
+                walked.failed += failed
+                walked.ask += ask
+            case FrameKind.END:
+                walked.end = decode_end(frame.payload)
+    reader.finish()
+    return walked
