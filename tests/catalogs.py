@@ -8,7 +8,7 @@ from migrator.adapters.catalog.writer import PartsWriter
 from migrator.domain.entry import Entry, EntryType
 from migrator.domain.paths import name as name_of
 from migrator.domain.paths import parent, show
-from migrator.domain.scan import CatalogRecord
+from migrator.domain.scan import BrickWalk, CatalogRecord
 from migrator.domain.tree import UserTree
 
 SITE_ID = "0b0e1a34-0000-4000-8000-000000000001"
@@ -30,6 +30,7 @@ def invented(
     nlink: int = 1,
     symlink_target: bytes | None = None,
     xattrs: dict[bytes, bytes] | None = None,
+    brick: str | None = None,
 ) -> Entry:
     """An entry whose facts of no interest are filled in; its inode is its own unless it is given."""
     return Entry(
@@ -49,6 +50,7 @@ def invented(
         nlink=nlink,
         symlink_target=symlink_target,
         xattrs=xattrs or {},
+        brick=brick,
     )
 
 
@@ -72,8 +74,11 @@ def write_catalog(
     name: str = "catalog-1",
     whole: bool = True,
     max_part_rows: int = 100_000,
+    bricks: Sequence[str] = (),
 ) -> CatalogRecord:
-    """A closed catalog of these entries, in their order; its users are named as the last parts of the trees."""
+    """A closed catalog of these entries, in their order; its users are named as the last parts of the trees. `bricks`
+    are those that it says were walked.
+    """
     catalog = catalogs_dir / name
     catalog.mkdir(parents=True)
     writer = PartsWriter(catalog, max_part_rows=max_part_rows)
@@ -104,5 +109,9 @@ def write_catalog(
         directories=rows - files,
         size_bytes=0,
         problems=0,
+        bricks=tuple(
+            BrickWalk(brick=brick, host=brick.partition(":")[0], rows=0, directories=0, elapsed_s=1.0, whole=True)
+            for brick in bricks
+        ),
     )
     return writer.close(record)

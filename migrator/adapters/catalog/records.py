@@ -7,7 +7,7 @@ import msgspec
 from migrator.adapters.durable import write_durably
 from migrator.domain.errors import MigratorError
 from migrator.domain.paths import percent_escape, percent_unescape
-from migrator.domain.scan import CatalogRecord
+from migrator.domain.scan import BrickWalk, CatalogRecord, ScanTimes
 from migrator.domain.tree import UserTree
 
 _FORMAT = "migrator-catalog/1"
@@ -30,6 +30,21 @@ class _Tree(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     user: str
 
 
+class _BrickWalk(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    brick: str
+    host: str
+    rows: int
+    directories: int
+    elapsed_s: float
+    whole: bool
+
+
+class _Times(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    checks_s: float = 0.0
+    walk_s: float = 0.0
+    finish_s: float = 0.0
+
+
 class _Document(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     format: str
     name: str
@@ -48,6 +63,10 @@ class _Document(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     size_bytes: int
     problems: int
     health_fingerprint: str = ""
+    way_reasons: list[str] = []
+    findings: list[str] = []
+    bricks: list[_BrickWalk] = []
+    times: _Times = _Times()
 
 
 def write_record(file: Path, record: CatalogRecord, parts: tuple[PartFacts, ...]) -> None:
@@ -70,6 +89,10 @@ def write_record(file: Path, record: CatalogRecord, parts: tuple[PartFacts, ...]
         size_bytes=record.size_bytes,
         problems=record.problems,
         health_fingerprint=record.health_fingerprint,
+        way_reasons=list(record.way_reasons),
+        findings=list(record.findings),
+        bricks=[msgspec.convert(walk, _BrickWalk, from_attributes=True) for walk in record.bricks],
+        times=msgspec.convert(record.times, _Times, from_attributes=True),
     )
     write_durably(file, msgspec.json.format(msgspec.json.encode(document), indent=1) + b"\n")
 
@@ -99,5 +122,9 @@ def read_record(file: Path) -> tuple[CatalogRecord, tuple[PartFacts, ...]]:
         size_bytes=document.size_bytes,
         problems=document.problems,
         health_fingerprint=document.health_fingerprint,
+        way_reasons=tuple(document.way_reasons),
+        findings=tuple(document.findings),
+        bricks=tuple(msgspec.convert(walk, BrickWalk, from_attributes=True) for walk in document.bricks),
+        times=msgspec.convert(document.times, ScanTimes, from_attributes=True),
     )
     return record, tuple(document.parts)

@@ -59,9 +59,11 @@ class UsageQueries:
 
     def __init__(self, catalog: ClosedCatalog, connection: duckdb.DuckDBPyConnection) -> None:
         self._record = catalog.record
+        self._bricks = sorted(walk.brick for walk in catalog.record.bricks)
         self._connection = connection
         self._create_view(catalog.part_files)
         self._create_trees()
+        self._create_bricks()
 
     @property
     def record(self) -> CatalogRecord:
@@ -86,6 +88,11 @@ class UsageQueries:
             self._connection.execute("INSERT INTO tree_roots VALUES (?)", [root])
         for path in sorted(roots | above):
             self._connection.execute("INSERT INTO ancestors VALUES (?)", [path])
+
+    def _create_bricks(self) -> None:
+        self._connection.execute(usage_sql.BRICK_TABLE)
+        for place, brick in enumerate(self._bricks, start=1):
+            self._connection.execute("INSERT INTO bricks VALUES (?, ?)", [brick, place])
 
     def _all(self, query: str, parameters: dict[str, object] | None = None) -> list[tuple[object, ...]]:
         return self._connection.execute(query, parameters).fetchall()
@@ -158,12 +165,15 @@ class UsageQueries:
         self._connection.execute(usage_sql.PLACEMENT)
         for ordinal, (number, tree) in enumerate(placed):
             self._connection.execute("INSERT INTO placement VALUES (?, ?, ?)", [tree, number, ordinal])
-        reader = self._connection.sql(usage_sql.LISTINGS).to_arrow_reader(_ROWS_AT_ONCE)
+        places = len(self._bricks) + 1
+        query = self._connection.sql(usage_sql.LISTINGS, params={"places": places})
+        reader = query.to_arrow_reader(_ROWS_AT_ONCE)
         for block in reader:
             runs = pc.call_function("run_end_encode", [block.column("slot")])
             start = 0
             for end, slot in zip(runs.run_ends.to_pylist(), runs.values.to_pylist(), strict=True):
-                ordinal, step = divmod(slot, usage_sql.STEPS)
+                place, step = divmod(slot, usage_sql.STEPS)
+                ordinal, brick = divmod(place, places)
                 piece = block.slice(start, end - start)
                 start = end
                 batch, tree = placed[ordinal]
@@ -176,6 +186,8 @@ class UsageQueries:
                     sizes_bytes=piece.column("bytes").to_pylist(),
                     link_groups=piece.column("link_group").to_pylist(),
                     links_to=piece.column("link_to").to_pylist(),
+                    mtimes_ns=piece.column("mtime_ns").to_pylist(),
+                    brick=self._bricks[brick - 1] if brick else None,
                 )
 
 
