@@ -2,12 +2,18 @@
 
 Stand-alone: standard library only, so that it can be run by any Python 3.9 or later on any host:
 
-    python3 -I -S jail.py [--source-root R] [--target-root R] [--tree T] [--file F ...] [--parent PID] -- PROGRAM ARG...
+    python3 -I -S jail.py [--source-root R] [--target-root R] [--tree T] [--file F ...] [--parent PID] [--system D]
+        -- PROGRAM ARG...
 
 As root on Linux. PROGRAM sees `R/T` of the source at `/source`, read-only, `R/T` of the target at `/target`, and each F
 (itself, its loader, its libraries) read-only under its own path; /dev/null and /dev/urandom, no /proc, no network, no other process. The
 trees are opened component by component without following symlinks and bound through the descriptors, so that a
 component that is swapped meanwhile fails. With this process, or with the one of `--parent`, everything in it dies.
+
+With `--system D`, for scripts that need a shell and other programs, it sees besides: the installed programs and their
+libraries (`/usr`, `/bin`, `/lib`, ...), read-only; a /proc of its own processes alone, read-only; an empty /tmp; and D,
+writable, at `/work`. This ends when PROGRAM and everything that it has started has ended, as PROGRAM did; 128 and the
+signal's number where one ended it.
 
 It exits as PROGRAM does; with 125 where the confinement could not be set up, and one line on standard error:
 `migrator-jail: STEP: ERRNO: TEXT`, where STEP is one of the constants below.
@@ -61,6 +67,11 @@ _CAPABILITIES = range(64)
 _DEVICES = (b"/dev/null", b"/dev/urandom")
 """Without random numbers rsync 3.5.0 gives its temporary files the same names every time."""
 
+_SYSTEM = (b"/usr", b"/bin", b"/sbin", b"/lib", b"/lib32", b"/lib64", b"/libx32", b"/etc/alternatives", b"/etc/perl")
+"""Programs and their libraries, where there are such directories: nothing of the machine's settings and secrets."""
+_SYSTEM_FILES = (b"/etc/ld.so.cache",)
+_SYSTEM_TMPFS_OPTIONS = b"size=256m,mode=1777"
+
 _DIRECTORY_FLAGS = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 _STAGING_DIRECTORIES = (b"/tmp", b"/run", b"/mnt", b"/var")
 """The new root is built over one of them, in a namespace of its own: nothing is written there."""
@@ -87,6 +98,7 @@ class Request:
         self.tree = b""
         self.files: list[bytes] = []
         self.parent_pid = 0
+        self.work = b""
         left = list(arguments)
         while left and left[0] != b"--":
             if len(left) < 2:
@@ -107,6 +119,8 @@ class Request:
             self.files.append(value)
         elif option == b"--parent":
             self.parent_pid = int(value)
+        elif option == b"--system":
+            self.work = value
         else:
             raise SetUpFailed(STEP_USAGE, 0, "unknown option " + repr(option))
 
@@ -143,6 +157,7 @@ def confine(request: Request) -> None:
     # Opened before the staging directory is covered: they may lie in it.
     files = [(path, _open_file(path), _MS_NODEV) for path in request.files]
     files += [(path, os.open(path, os.O_PATH | os.O_CLOEXEC), _MS_NOEXEC) for path in _DEVICES]
+    system = System(request.work) if request.work else None
     staging = next((path for path in _STAGING_DIRECTORIES if _is_directory(path)), None)
     if staging is None:
         raise SetUpFailed(STEP_NAMESPACE, 0, "no directory to build the root in")
@@ -151,6 +166,8 @@ def confine(request: Request) -> None:
         place = staging + b"/" + name
         os.mkdir(place, 0o700)  # noqa: PTH102 - paths are bytes
         _bind(fd, place, flags)
+    if system is not None:
+        system.build(staging)
     for path, fd, flags in files:
         place = staging + b"/" + path.lstrip(b"/")
         os.makedirs(os.path.dirname(place), 0o755, exist_ok=True)
@@ -163,6 +180,34 @@ def confine(request: Request) -> None:
     _check(_libc.umount2(b".", _MNT_DETACH), "umount of the old root")
     os.chdir(b"/")
     _check_read_only(request)
+
+
+class System:
+    """What a script needs of the machine; opened before the staging directory is covered."""
+
+    def __init__(self, work: bytes) -> None:
+        self._work = open_tree(work, b"", STEP_NAMESPACE, STEP_NAMESPACE)
+        self._links = [(path, os.readlink(path)) for path in _SYSTEM if _is_link(path)]  # noqa: PTH115 - bytes
+        self._directories = [(path, os.open(path, _DIRECTORY_FLAGS)) for path in _SYSTEM if _is_directory(path)]
+        self._files = [(path, _open_file(path)) for path in _SYSTEM_FILES if _is_file(path)]
+
+    def build(self, staging: bytes) -> None:
+        """Lay it all out below the new root."""
+        for path, target in self._links:
+            os.symlink(target, _parents_made(staging + path))  # noqa: PTH211 - paths are bytes
+        for path, fd in self._directories:
+            os.mkdir(_parents_made(staging + path), 0o755)  # noqa: PTH102 - paths are bytes
+            _bind(fd, staging + path, _MS_RDONLY | _MS_NOSUID | _MS_NODEV)
+        for path, fd in self._files:
+            os.close(os.open(_parents_made(staging + path), os.O_CREAT | os.O_WRONLY | os.O_NOFOLLOW, 0o644))
+            _bind(fd, staging + path, _MS_RDONLY | _MS_NOSUID | _MS_NODEV | _MS_NOEXEC)
+        for name in (b"/work", b"/tmp", b"/proc"):
+            os.mkdir(staging + name, 0o755)  # noqa: PTH102 - paths are bytes
+        without = _MS_NOSUID | _MS_NODEV | _MS_NOEXEC
+        _bind(self._work, staging + b"/work", without)
+        _mount(b"tmpfs", staging + b"/tmp", b"tmpfs", without, _SYSTEM_TMPFS_OPTIONS)
+        # This process is the first of the new pid namespace already: that is the one that is shown.
+        _mount(b"proc", staging + b"/proc", b"proc", without | _MS_RDONLY)
 
 
 def drop_privileges() -> None:
@@ -210,6 +255,8 @@ def _be_confined(request: Request, alive: int) -> int:
         drop_privileges()
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, signal.SIG_DFL)
+        if request.work and (program := os.fork()):
+            return _attend(program)
         try:
             os.execv(request.argv[0], request.argv)  # noqa: S606 - no shell is what is wanted
         except OSError as error:
@@ -219,6 +266,30 @@ def _be_confined(request: Request, alive: int) -> int:
     except OSError as error:
         _report(SetUpFailed(STEP_NAMESPACE, error.errno or 0, "the new root cannot be built"))
     return SET_UP_FAILED
+
+
+def _attend(program: int) -> int:
+    """Be the first process of the namespace: it inherits and reaps what others leave, and with it all of them end.
+    So it stays until the last one has ended by itself, and hands on what asks it to end.
+    """
+
+    def end_all(number: int, _frame: object) -> None:
+        try:
+            os.kill(-1, number)
+        except ProcessLookupError:
+            return
+
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, end_all)
+    result = SET_UP_FAILED
+    while True:
+        try:
+            ended, status = os.wait()
+        except ChildProcessError:
+            return result
+        if ended == program:
+            code = os.waitstatus_to_exitcode(status)
+            result = code if code >= 0 else 128 - code
 
 
 def _ended_in_set_up(number: int, _frame: object) -> None:
@@ -234,6 +305,22 @@ def _is_directory(path: bytes) -> bool:
         return stat.S_ISDIR(os.stat(path, follow_symlinks=False).st_mode)
     except OSError:
         return False
+
+
+def _is_link(path: bytes) -> bool:
+    return os.path.islink(path)  # noqa: PTH114 - paths are bytes
+
+
+def _is_file(path: bytes) -> bool:
+    try:
+        return stat.S_ISREG(os.stat(path).st_mode)
+    except OSError:
+        return False
+
+
+def _parents_made(place: bytes) -> bytes:
+    os.makedirs(os.path.dirname(place), 0o755, exist_ok=True)
+    return place
 
 
 def _open_file(path: bytes) -> int:
@@ -253,7 +340,7 @@ def _bind(fd: int, place: bytes, flags: int) -> None:
 
 
 def _check_read_only(request: Request) -> None:
-    places = [b"/"] + ([b"/source"] if request.source_root else [])
+    places = [b"/"] + ([b"/source"] if request.source_root else []) + ([b"/usr", b"/proc"] if request.work else [])
     for place in places:
         if not os.statvfs(place).f_flag & os.ST_RDONLY:
             raise SetUpFailed(STEP_NAMESPACE, 0, "a part that must be read-only is not")

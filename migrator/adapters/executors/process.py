@@ -6,29 +6,30 @@ the whole group, a grace, KILL, and reaping. Cancellation waits for all of that:
 
 import asyncio
 import fcntl
+import functools
 import logging
 import os
 import signal
 import subprocess
 import threading
+import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import suppress
 from typing import IO, Any, TypeVar
 
 from migrator.adapters.executors import proc
+from migrator.adapters.executors.ending import KILL_WAIT_S, end_all
 from migrator.domain.errors import ToolFailed
 from migrator.domain.paths import show
 from migrator.domain.transfer import ProcessIdentity
-from migrator.ports.processes import Command, Completed
+from migrator.ports.processes import Command, Completed, OnOutput
 
 _log = logging.getLogger(__name__)
 
-_BASE_ENVIRONMENT = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C"}
+BASE_ENVIRONMENT = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C"}
 _PIECE_BYTES = 1 << 16
-_POLL_S = 0.02
 _DRAIN_S = 2.0
 """How long a finished program's pipes may stay open (a daemon that it started may hold them)."""
-_KILL_WAIT_S = 5.0
-"""How long a killed process may take; only one that hangs in the kernel takes longer."""
 
 _Result = TypeVar("_Result")
 
@@ -42,9 +43,9 @@ class LocalProcesses:
 
     async def run(self, command: Command) -> Completed:
         """Run to its end. Raises ToolFailed where it cannot be started, or says more than the limit."""
-        stdout = _Collected(command, self._output_limit_bytes)
-        stderr = _Collected(command, self._output_limit_bytes)
-        exit_code, timed_out = await self._supervise(command, _ignore, stdout.take, stderr.take)
+        stdout = Collected(command, self._output_limit_bytes)
+        stderr = Collected(command, self._output_limit_bytes)
+        exit_code, timed_out = await self._supervise(command, ignore, stdout.take, stderr.take)
         return Completed(exit_code=exit_code, stdout=stdout.content, stderr=stderr.content, timed_out=timed_out)
 
     async def stream(
@@ -52,55 +53,55 @@ class LocalProcesses:
         command: Command,
         *,
         on_start: Callable[[ProcessIdentity], None],
-        on_stdout: Callable[[bytes], None],
-        on_stderr: Callable[[bytes], None],
+        on_stdout: OnOutput,
+        on_stderr: OnOutput,
     ) -> Completed:
         """As `run`, with output handed out in pieces. What a callback raises ends the process and is raised on."""
         exit_code, timed_out = await self._supervise(command, on_start, on_stdout, on_stderr)
         return Completed(exit_code=exit_code, stdout=b"", stderr=b"", timed_out=timed_out)
 
-    def survivors(self, tokens: Sequence[str]) -> Mapping[str, tuple[ProcessIdentity, ...]]:
+    async def survivors(self, tokens: Sequence[str]) -> Mapping[str, tuple[ProcessIdentity, ...]]:
         """Which living processes on this machine still carry one of the tokens."""
         return proc.carriers(tokens)
 
     async def end(self, token: str, *, grace_s: float) -> bool:
         """End every process that carries the token; False where one is left. May be called again."""
-        return await _end_all(lambda: proc.carriers((token,)).get(token, ()), grace_s)
+        return await end_all(lambda: proc.carriers((token,)).get(token, ()), grace_s)
 
     async def _supervise(
         self,
         command: Command,
         on_start: Callable[[ProcessIdentity], None],
-        on_stdout: Callable[[bytes], None],
-        on_stderr: Callable[[bytes], None],
+        on_stdout: OnOutput,
+        on_stderr: OnOutput,
     ) -> tuple[int, bool]:
-        child = _Child(command)
+        child = Child(command)
         finished = timed_out = False
         # Nothing was awaited since the process started, so no cancellation can have come in between.
         try:
             on_start(child.identity)
             following = [
                 asyncio.ensure_future(child.feed(command.stdin)),
-                asyncio.ensure_future(_follow(child.stdout, on_stdout)),
-                asyncio.ensure_future(_follow(child.stderr, on_stderr)),
+                asyncio.ensure_future(_follow(child, child.stdout, on_stdout)),
+                asyncio.ensure_future(_follow(child, child.stderr, on_stderr)),
             ]
             try:
                 timed_out = not await _wait_for_exit(child, following, command.timeout_s)
                 if timed_out:
                     _log.warning("%s ran into its time limit of %s s", show(command.argv[0]), command.timeout_s)
                     await self._end(child, command, forced=True)
-                await _finish(following, _DRAIN_S)
+                await _finish(following)
                 finished = not timed_out
             finally:
                 await _cancel(following)
         finally:
             try:
-                await _to_the_end(self._end(child, command, forced=not finished))
+                await to_the_end(self._end(child, command, forced=not finished))
             finally:
                 child.close()
         return child.exit_code, timed_out
 
-    async def _end(self, child: "_Child", command: Command, *, forced: bool) -> None:
+    async def _end(self, child: "Child", command: Command, *, forced: bool) -> None:
         """End what is left of a program that did not come to its own end: its session, and all that carries its token.
 
         A program that ended by itself may have left a daemon behind on purpose.
@@ -109,20 +110,24 @@ class LocalProcesses:
             return
         token = command.token
         await child.end(self._grace_s)
-        await _end_all(lambda: proc.session_members(child.identity.pid), self._grace_s)
+        await end_all(lambda: proc.session_members(child.identity.pid), self._grace_s)
         if token is not None and not await self.end(token, grace_s=self._grace_s):
             _log.error("a process of %s cannot be ended (pid %d)", show(command.argv[0]), child.identity.pid)
 
 
-class _Child:
-    """One started process: its pipes, its end. All methods belong to the event loop that made it."""
+class Child:
+    """One started process: its pipes, its end. All methods belong to the event loop that made it.
 
-    def __init__(self, command: Command) -> None:
+    `open_input`: its standard input is a pipe that the caller writes to, through the descriptor `stdin`.
+    """
+
+    def __init__(self, command: Command, *, open_input: bool = False) -> None:
+        self.end_seen: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         try:
             self._popen = subprocess.Popen(
                 command.argv,
                 bufsize=0,
-                stdin=subprocess.PIPE if command.stdin else subprocess.DEVNULL,
+                stdin=subprocess.PIPE if command.stdin or open_input else subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 env=_environment(command),
@@ -130,10 +135,10 @@ class _Child:
                 close_fds=True,
             )
         except (OSError, ValueError) as error:
-            raise _not_started(command, error) from error
+            raise not_started(command, error) from error
         self.stdout = _nonblocking(self._popen.stdout)
         self.stderr = _nonblocking(self._popen.stderr)
-        self._stdin = _nonblocking(self._popen.stdin) if self._popen.stdin else None
+        self.stdin = _nonblocking(self._popen.stdin) if self._popen.stdin else -1
         try:
             self._pidfd = os.pidfd_open(self._popen.pid)
             # Not reaped before the first `poll`, so it has a stat for sure, also when it has ended already.
@@ -141,7 +146,7 @@ class _Child:
         except (OSError, ToolFailed) as error:
             self._popen.kill()
             self._popen.wait()
-            raise _not_started(command, error) from error
+            raise not_started(command, error) from error
 
     @property
     def exit_code(self) -> int:
@@ -150,7 +155,10 @@ class _Child:
 
     def reap(self) -> bool:
         """Whether it has ended; reaps it then."""
-        return self._popen.poll() is not None
+        if self._popen.poll() is None:
+            return False
+        _set(self.end_seen)
+        return True
 
     async def exited(self) -> None:
         """Wait for its end and reap it."""
@@ -159,23 +167,26 @@ class _Child:
 
     async def feed(self, content: bytes) -> None:
         """Write standard input, as fast as it is read; a program that does not want it all is no error."""
-        if self._stdin is None or self._popen.stdin is None:
-            return
         left = memoryview(content)
         try:
             while left:
                 try:
-                    left = left[os.write(self._stdin, left[:_PIECE_BYTES]) :]
+                    left = left[os.write(self.stdin, left[:_PIECE_BYTES]) :]
                 except BlockingIOError:
-                    await _ready(self._stdin, writing=True)
+                    await _ready(self.stdin, writing=True)
                 except BrokenPipeError:
                     break
         finally:
+            self.close_input()
+
+    def close_input(self) -> None:
+        """The program sees the end of its input. May be called again."""
+        if self._popen.stdin is not None:
             self._popen.stdin.close()
 
     async def end(self, grace_s: float) -> None:
         """TERM, grace, KILL to the group, and reap, while the leader is there."""
-        for number, wait_s in ((signal.SIGTERM, grace_s), (signal.SIGKILL, _KILL_WAIT_S)):
+        for number, wait_s in ((signal.SIGTERM, grace_s), (signal.SIGKILL, KILL_WAIT_S)):
             # Not reaped yet, so the group's number cannot belong to anybody else.
             if self.reap():
                 return
@@ -197,7 +208,7 @@ class _Child:
             threading.Thread(target=self._popen.wait, name=f"reap-{self._popen.pid}", daemon=True).start()
 
 
-class _Collected:
+class Collected:
     """Output that is kept, up to a limit."""
 
     def __init__(self, command: Command, limit_bytes: int) -> None:
@@ -207,6 +218,7 @@ class _Collected:
         self._size_bytes = 0
 
     def take(self, piece: bytes) -> None:
+        """One more piece. Raises ToolFailed beyond the limit."""
         self._size_bytes += len(piece)
         if self._size_bytes > self._limit_bytes:
             raise ToolFailed(
@@ -217,17 +229,19 @@ class _Collected:
 
     @property
     def content(self) -> bytes:
+        """All of it."""
         return b"".join(self._pieces)
 
 
 def _environment(command: Command) -> dict[str, str]:
-    environment = {**_BASE_ENVIRONMENT, **command.environment}
+    environment = {**BASE_ENVIRONMENT, **command.environment}
     if command.token is not None:
         environment[proc.TOKEN_VARIABLE] = command.token
     return environment
 
 
-def _not_started(command: Command, error: Exception) -> ToolFailed:
+def not_started(command: Command, error: Exception) -> ToolFailed:
+    """What to say of a program that could not be started."""
     missing = isinstance(error, FileNotFoundError)
     return ToolFailed(
         f"{show(command.argv[0])} could not be started: {error}",
@@ -236,7 +250,7 @@ def _not_started(command: Command, error: Exception) -> ToolFailed:
     )
 
 
-def _ignore(_: ProcessIdentity) -> None:
+def ignore(_: ProcessIdentity) -> None:
     """Nobody wants to know."""
 
 
@@ -273,20 +287,53 @@ async def _ready(fd: int, *, writing: bool) -> None:
         (loop.remove_writer if writing else loop.remove_reader)(fd)
 
 
-async def _follow(fd: int, take: Callable[[bytes], None]) -> None:
-    while True:
+async def _follow(child: Child, fd: int, take: OnOutput) -> None:
+    """Hand out what comes, until the pipe's end; after the program's end for at most the time to drain it, in which a
+    slow taker is not counted.
+    """
+    drained_s = 0.0
+    while drained_s < _DRAIN_S:
+        began_s = time.monotonic()
         try:
             piece = os.read(fd, _PIECE_BYTES)
         except BlockingIOError:
-            await _ready(fd, writing=False)
+            if child.end_seen.done():
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(_DRAIN_S - drained_s):
+                        await _ready(fd, writing=False)
+                drained_s += time.monotonic() - began_s
+            else:
+                await _ready_or_ended(child, fd)
             continue
         if not piece:
             return
-        take(piece)
-        await asyncio.sleep(0)  # a talkative program must not keep the others waiting
+        if child.end_seen.done():
+            drained_s += time.monotonic() - began_s
+        taken = take(piece)
+        if taken is not None:
+            await taken
+        else:
+            await asyncio.sleep(0)  # a talkative program must not keep the others waiting
 
 
-async def _wait_for_exit(child: _Child, following: Sequence["asyncio.Future[None]"], timeout_s: float | None) -> bool:
+async def _ready_or_ended(child: Child, fd: int) -> None:
+    loop = asyncio.get_running_loop()
+    ready = loop.create_future()
+    wake = functools.partial(_wake, ready)
+    loop.add_reader(fd, _set, ready)
+    child.end_seen.add_done_callback(wake)
+    try:
+        await ready
+    finally:
+        loop.remove_reader(fd)
+        child.end_seen.remove_done_callback(wake)
+
+
+def _wake(future: "asyncio.Future[None]", _: object) -> None:
+    _set(future)
+
+
+async def _wait_for_exit(child: Child, following: Sequence["asyncio.Future[None]"], timeout_s: float | None) -> bool:
     """False where the time ran out. Raises what a follower raised."""
     exited = asyncio.ensure_future(child.exited())
     loop = asyncio.get_running_loop()
@@ -305,8 +352,8 @@ async def _wait_for_exit(child: _Child, following: Sequence["asyncio.Future[None
         await _cancel([exited])
 
 
-async def _finish(following: Sequence["asyncio.Future[None]"], limit_s: float) -> None:
-    done, _ = await asyncio.wait(following, timeout=limit_s, return_when=asyncio.FIRST_EXCEPTION)
+async def _finish(following: Sequence["asyncio.Future[None]"]) -> None:
+    done, _ = await asyncio.wait(following, return_when=asyncio.FIRST_EXCEPTION)
     for task in done:
         task.result()
 
@@ -314,14 +361,14 @@ async def _finish(following: Sequence["asyncio.Future[None]"], limit_s: float) -
 async def _cancel(tasks: Sequence["asyncio.Future[None]"]) -> None:
     for task in tasks:
         task.cancel()
-    await _to_the_end(_settled(tasks))
+    await to_the_end(_settled(tasks))
 
 
 async def _settled(tasks: Sequence["asyncio.Future[None]"]) -> None:
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _to_the_end(work: Coroutine[Any, Any, _Result]) -> _Result:
+async def to_the_end(work: Coroutine[Any, Any, _Result]) -> _Result:
     """Let the work come to its end however often the caller is cancelled meanwhile; the cancellation follows then."""
     task = asyncio.ensure_future(work)
     cancelled: asyncio.CancelledError | None = None
@@ -334,39 +381,3 @@ async def _to_the_end(work: Coroutine[Any, Any, _Result]) -> _Result:
         task.result()
         raise cancelled
     return task.result()
-
-
-async def _end_all(find: Callable[[], Sequence[ProcessIdentity]], grace_s: float) -> bool:
-    """TERM to all that are found, a grace, KILL, until none is found; False where one is left.
-
-    Looks again and again, since what is told to end may start others on its way.
-    """
-    loop = asyncio.get_running_loop()
-    kill_from_s = loop.time() + grace_s
-    give_up_s = kill_from_s + _KILL_WAIT_S
-    told: set[ProcessIdentity] = set()
-    while left := find():
-        killing = loop.time() >= kill_from_s
-        for identity in left:
-            if killing or identity not in told:
-                _signal(identity, signal.SIGKILL if killing else signal.SIGTERM)
-                told.add(identity)
-        if loop.time() >= give_up_s:
-            return False
-        await asyncio.sleep(_POLL_S)
-    return True
-
-
-def _signal(identity: ProcessIdentity, number: signal.Signals) -> None:
-    """Signal that very process: through a descriptor, so that a pid that is given out again is not hit."""
-    try:
-        fd = os.pidfd_open(identity.pid)
-    except ProcessLookupError:
-        return
-    try:
-        if proc.lives(identity):
-            signal.pidfd_send_signal(fd, number)
-    except (ProcessLookupError, PermissionError):
-        return
-    finally:
-        os.close(fd)

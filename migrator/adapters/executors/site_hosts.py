@@ -1,0 +1,133 @@
+"""The hosts of a site, each reached at first use."""
+
+import asyncio
+import shlex
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from migrator.adapters.executors.remote import RemoteHost
+from migrator.adapters.executors.ssh import Ssh
+from migrator.domain.errors import UsageError
+from migrator.ports.hosts import Host
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostSpec:
+    """How one host is reached. `ssh` None: it is this machine. `python` is the interpreter there."""
+
+    ssh: str | None = None
+    options: tuple[str, ...] = ()
+    python: str = "python3"
+
+
+def expand(sections: Mapping[str, HostSpec]) -> dict[str, HostSpec]:
+    """One entry a host: a name may stand for several (`gl[1-4]`, `gl1,gl3`, `@bricks` of ClusterShell's groups), and
+    `%h` or `{host}` in `ssh` and `options` for the host's name. Raises UsageError.
+    """
+    hosts: dict[str, HostSpec] = {}
+    for section, spec in sections.items():
+        for name in names(section):
+            if name in hosts:
+                raise UsageError(
+                    f"two sections of site.toml name the host {name}",
+                    cause=f"[source.hosts.{section!r}] holds it too",
+                    hint="leave it in one of them",
+                )
+            hosts[name] = HostSpec(
+                ssh=None if spec.ssh is None else _named(spec.ssh, name),
+                options=tuple(_named(option, name) for option in spec.options),
+                python=spec.python,
+            )
+    return hosts
+
+
+def names(section: str) -> tuple[str, ...]:
+    """The hosts that a section's name stands for. Raises UsageError."""
+    # Most sites have no such sections, and every run and scan would wait for it.
+    from ClusterShell.NodeSet import NodeSet, NodeSetException  # noqa: PLC0415
+
+    try:
+        found = tuple(str(name) for name in NodeSet(section))
+    except NodeSetException as error:
+        raise UsageError(
+            f"the section [source.hosts.{section!r}] names no hosts: {error}",
+            cause="it is not written as ClusterShell's node sets are",
+            hint='write "gl[1-4]", "gl1,gl3", or a group of ClusterShell as "@bricks"',
+        ) from error
+    if not found:
+        raise UsageError(
+            f"the section [source.hosts.{section!r}] names no hosts",
+            cause="the group is empty, or ClusterShell does not know it",
+            hint="`nodeset -f " + shlex.quote(section) + "` shows what ClusterShell makes of it",
+        )
+    return found
+
+
+class SiteHosts:
+    """The `Hosts` port. `local` makes the host for a section without `ssh`; its argument is the host's name."""
+
+    def __init__(
+        self,
+        hosts: Mapping[str, HostSpec],
+        *,
+        local: Callable[[str], Host],
+        lease_s: float = 30.0,
+        grace_s: float = 5.0,
+        connect_timeout_s: int = 15,
+    ) -> None:
+        """`hosts` as `expand` gives them."""
+        self._specs = dict(hosts)
+        self._local = local
+        self._lease_s = lease_s
+        self._grace_s = grace_s
+        self._connect_timeout_s = connect_timeout_s
+        self._hosts: dict[str, Host] = {}
+
+    @property
+    def names(self) -> Iterable[str]:
+        """All of them."""
+        return self._specs.keys()
+
+    async def reach(self, name: str) -> Host:
+        """The host, connected. Raises HostLost, UsageError."""
+        host = self.host(name)
+        await host.identity()
+        return host
+
+    def host(self, name: str) -> Host:
+        """The host, not connected before its first use. Raises UsageError."""
+        if name not in self._hosts:
+            self._hosts[name] = self._make(name)
+        return self._hosts[name]
+
+    async def close(self) -> None:
+        """Close all of them, at once."""
+        await asyncio.gather(*(host.close() for host in self._hosts.values()))
+
+    def _make(self, name: str) -> Host:
+        spec = self._specs.get(name)
+        if spec is None:
+            raise UsageError(
+                f"site.toml does not say how the host {name} is reached",
+                hint=f'add a section [source.hosts."{name}"] with ssh = "root@{name}"',
+            )
+        if spec.ssh is None:
+            return self._local(name)
+        transport = Ssh(
+            host=name,
+            destination=spec.ssh,
+            options=spec.options,
+            python=spec.python,
+            lease_s=self._lease_s,
+            connect_timeout_s=self._connect_timeout_s,
+        )
+        return RemoteHost(
+            transport,
+            lease_s=self._lease_s,
+            grace_s=self._grace_s,
+            open_within_s=self._connect_timeout_s + 15.0,
+        )
+
+
+def _named(text: str, host: str) -> str:
+    return text.replace("%h", host).replace("{host}", host)
