@@ -1,6 +1,6 @@
 """rsync as an engine: one process tree per chunk, its list on standard input."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from migrator.adapters.engines.progress import ProgressParser
 from migrator.decide.expectations import KERNEL_LABELS
@@ -113,6 +113,11 @@ class RsyncReader:
         """The last few KiB of standard error."""
         return self._tail
 
+    @property
+    def digests(self) -> Mapping[bytes, bytes]:
+        """Rsync tells none."""
+        return {}
+
     def outcome(self, completed: Completed) -> Outcome:
         """Judge the attempt."""
         return judge_rsync(
@@ -172,6 +177,10 @@ def _of_kind(kind: ChunkKind, *, privileged: bool) -> Sequence[bytes]:
             return (b"--omit-dir-times",)
         case ChunkKind.DIRECTORY_TIMES:
             return ()
+        case ChunkKind.RANGES:
+            raise ValueError("rsync copies no ranges of files")
+        case ChunkKind.TREE:
+            raise ValueError("whole trees are copied by drivers")
         case ChunkKind.LINKS:
             raise ValueError("links across trees are made by link(2), not by a stream")
 
