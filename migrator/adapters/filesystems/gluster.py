@@ -3,6 +3,7 @@
 import asyncio
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from xml.etree.ElementTree import Element
 
 from migrator.adapters.filesystems.gluster_client import connection_problems, connections
@@ -11,15 +12,18 @@ from migrator.adapters.filesystems.gluster_xml import (
     GlusterFailed,
     is_quota_disabled,
     parse_answer,
+    parse_heals,
     parse_online,
+    parse_peers_down,
     parse_quotas,
+    parse_task_ids,
     parse_tasks,
     parse_volume_info,
     with_status,
 )
 from migrator.adapters.filesystems.reading import ANSWER_TIMEOUT_S, ReadingFileSystem
 from migrator.decide.volume_health import volume_fingerprint, volume_problems, wrong_volume_problem
-from migrator.domain.brick import SourceHealth, VolumeState
+from migrator.domain.brick import BrickHeal, SourceHealth, VolumeState
 from migrator.domain.errors import MigratorError, ToolFailed
 from migrator.ports.clock import Clock
 from migrator.ports.processes import Command, Processes
@@ -38,15 +42,42 @@ class GlusterCommands:
         self._clock = clock
         self._volume = volume
         self._gluster = gluster
+        self._asking_status = asyncio.Lock()
 
     async def state(self) -> VolumeState:
-        """Bricks, options, tasks, and which bricks are up. Raises ToolFailed where a question has no answer."""
+        """Bricks, options, tasks, and which bricks are up. Raises ToolFailed where a question has no answer.
+
+        The plain status tells of bricks and of tasks at once, in less time than `tasks` alone needs (GlusterFS 10.3).
+        """
         state = parse_volume_info(await self._ask("info", self._volume), self._volume)
         if not state.started:
             return state
-        online = parse_online(await self._ask("status", self._volume, "detail"), self._volume)
-        tasks = parse_tasks(await self._ask("status", self._volume, "tasks"), self._volume)
-        return with_status(state, online, tasks)
+        # It takes the cluster's lock: two of our own at a time would only make one another wait and ask again.
+        async with self._asking_status:
+            status = await self._ask("status", self._volume)
+        return with_status(
+            state,
+            parse_online(status, self._volume),
+            parse_tasks(status, self._volume),
+            task_ids=parse_task_ids(status, self._volume),
+        )
+
+    async def state_for_bricks(self, state: VolumeState | None = None) -> VolumeState:
+        """As `state`, or that one, with the peers and with what waits to be healed: all that decides whether a brick
+        may be read by itself. Raises ToolFailed where a question has no answer.
+        """
+        asking = asyncio.ensure_future(self._ask_gluster("pool", "list"))
+        try:
+            if state is None:
+                state = await self.state()
+            peers_down = parse_peers_down(await asking)
+        finally:
+            asking.cancel()
+            await asyncio.gather(asking, return_exceptions=True)
+        heals: tuple[BrickHeal, ...] = ()
+        if state.started and (state.replica_count > 1 or state.disperse_count > 0):
+            heals = parse_heals(await self._ask("heal", self._volume, "info", "summary"))
+        return replace(state, peers_down=peers_down, heals=heals)
 
     async def quotas(self) -> Sequence[tuple[bytes, int]]:
         """Directories with a limit in bytes; none where quotas are off. Raises ToolFailed."""
@@ -58,13 +89,17 @@ class GlusterCommands:
             raise
 
     async def _ask(self, *words: str) -> Element:
-        """One `gluster volume ...`, tried again while another command holds the cluster's lock."""
-        argv = tuple(os.fsencode(word) for word in (self._gluster, "--mode=script", "--xml", "volume", *words))
+        """One `gluster volume ...`."""
+        return await self._ask_gluster("volume", *words)
+
+    async def _ask_gluster(self, *words: str) -> Element:
+        """One question, tried again while another command holds the cluster's lock."""
+        argv = tuple(os.fsencode(word) for word in (self._gluster, "--mode=script", "--xml", *words))
         for attempt in range(_TRIES):
             completed = await self._processes.run(Command(argv=argv, timeout_s=_TIMEOUT_S))
             if completed.timed_out:
                 raise ToolFailed(
-                    f"gluster volume {' '.join(words)} did not answer within {_TIMEOUT_S:.0f} s",
+                    f"gluster {' '.join(words)} did not answer within {_TIMEOUT_S:.0f} s",
                     cause="glusterd hangs, or waits for a host that does not answer",
                     hint="look at `gluster pool list` and at glusterd's log",
                 )
@@ -114,6 +149,10 @@ class GlusterSource(ReadingFileSystem):
             except OSError as error:
                 problems.append(f"the mount does not tell which bricks its client is connected to: {error.strerror}")
         return SourceHealth(problems=tuple(problems), fingerprint=volume_fingerprint(state), state=state)
+
+    async def state_for_bricks(self, state: VolumeState | None = None) -> VolumeState:
+        """The volume as whoever reads its bricks must know it. Raises ToolFailed."""
+        return await self._commands.state_for_bricks(state)
 
     async def quotas(self) -> Sequence[tuple[bytes, int]]:
         """Directories with a limit in bytes; empty where quotas are off. Raises ToolFailed."""

@@ -5,14 +5,16 @@ Only `opRet` says whether a command succeeded: exit codes of failures were 0, 1,
 
 import xml.etree.ElementTree as ET
 from collections.abc import Sequence
+from dataclasses import replace
 
-from migrator.domain.brick import Brick, VolumeState
+from migrator.domain.brick import Brick, BrickHeal, VolumeState
 from migrator.domain.errors import ToolFailed
 
 _RETRY_SIGNS = ("Another transaction is in progress", "Locking failed on")
 _QUOTA_DISABLED = "Quota is disabled"
 _STARTED = "1"
 _ONLINE = "1"
+_IN_CLUSTER = "3"
 _ENDED = frozenset({"2", "3", "4"})
 """Task states stopped, completed, failed (cli1-xdr.x): the files of a rebalance move no more."""
 
@@ -63,6 +65,10 @@ def parse_volume_info(answer: ET.Element, volume: str) -> VolumeState:
                     )
                 ),
                 tasks=(),
+                # 0 and 1 both say: not of this kind. What is no number at all must not pass for one of them.
+                replica_count=_count(element, "replicaCount", absent=1),
+                disperse_count=_count(element, "disperseCount", absent=0),
+                stripe_count=_count(element, "stripeCount", absent=1),
             )
     raise ToolFailed(f"gluster's answer does not describe volume {volume!r}")
 
@@ -112,21 +118,60 @@ def is_quota_disabled(error: GlusterFailed) -> bool:
     return _QUOTA_DISABLED in error.message
 
 
-def with_status(state: VolumeState, online: dict[str, bool], tasks: Sequence[str]) -> VolumeState:
+def parse_task_ids(answer: ET.Element, volume: str) -> tuple[str, ...]:
+    """`volume status VOL tasks`: the id of every task that is listed, also of a rebalance that has ended."""
+    return tuple(
+        task.findtext("id") or ""
+        for element in answer.iterfind("volStatus/volumes/volume")
+        if element.findtext("volName") == volume
+        for task in element.iterfind("tasks/task")
+    )
+
+
+def parse_heals(answer: ET.Element) -> tuple[BrickHeal, ...]:
+    """`volume heal VOL info summary`: a brick that is down has a status of many words, and no counts."""
+    heals: list[BrickHeal] = []
+    for element in answer.iterfind("healInfo/bricks/brick"):
+        entries = element.findtext("totalNumberOfEntries") or ""
+        heals.append(
+            BrickHeal(
+                brick=element.findtext("name") or "",
+                status=" ".join((element.findtext("status") or "unknown").split()),
+                entries=int(entries) if entries.isascii() and entries.isdigit() else None,
+            )
+        )
+    return tuple(heals)
+
+
+def parse_peers_down(answer: ET.Element) -> tuple[str, ...]:
+    """`pool list`: the hosts whose glusterd does not answer, or that are not wholly in the pool."""
+    return tuple(
+        peer.findtext("hostname") or "a host without a name"
+        for peer in answer.iterfind("peerStatus/peer")
+        # The host that was asked has no state of its own.
+        if peer.findtext("connected") != "1" or peer.findtext("state", _IN_CLUSTER) != _IN_CLUSTER
+    )
+
+
+def with_status(
+    state: VolumeState, online: dict[str, bool], tasks: Sequence[str], task_ids: Sequence[str] = ()
+) -> VolumeState:
     """The volume with what its status says; a brick that the status leaves out stays unknown."""
-    bricks = tuple(
-        Brick(name=brick.name, host=brick.host, path=brick.path, online=online.get(brick.name), arbiter=brick.arbiter)
-        for brick in state.bricks
-    )
-    return VolumeState(
-        volume=state.volume,
-        volume_id=state.volume_id,
-        type=state.type,
-        started=state.started,
-        bricks=bricks,
-        options=state.options,
+    return replace(
+        state,
+        bricks=tuple(replace(brick, online=online.get(brick.name)) for brick in state.bricks),
         tasks=tuple(tasks),
+        task_ids=tuple(task_ids),
     )
+
+
+def _count(element: ET.Element, name: str, *, absent: int) -> int:
+    text = element.findtext(name)
+    if text is None:
+        return absent
+    if not (text.isascii() and text.isdigit()):
+        raise ToolFailed(f"gluster's answer has {text[:40]!r} for {name}")
+    return int(text)
 
 
 def _brick(element: ET.Element) -> Brick:

@@ -1,10 +1,10 @@
 """Passes and their chunks."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, and_, delete, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Row, and_, delete, func, insert, or_, select, true, update
 
 from migrator.adapters.ledger import tables
 from migrator.adapters.ledger.database import Database
@@ -23,14 +23,14 @@ from migrator.domain.states import (
 from migrator.domain.transfer import ChunkRecord
 from migrator.ports.ledger import PassRecord, PassTotals
 
-CONTENT_KINDS = (ChunkKind.FILES.value, ChunkKind.LINKS.value)
+CONTENT_KINDS = (ChunkKind.RANGES.value, ChunkKind.FILES.value, ChunkKind.LINKS.value)
 """What counts in sums of files and bytes. Chunks of directories list paths too, the same ones twice in a pass: in the
-sums they would count as files."""
+sums they would count as files. A file in ranges counts its bytes there and its name in the chunk of files."""
 
 _INSERT_ROWS = 10_000
 _INSERT_CHUNK = (
-    "INSERT INTO chunks (pass_id, number, kind, tree, files, size_bytes, state, tries) "
-    "VALUES (?, ?, ?, ?, ?, ?, 'pending', 0)"
+    "INSERT INTO chunks (pass_id, number, kind, tree, files, size_bytes, brick, state, tries) "
+    "VALUES (?, ?, ?, ?, ?, ?, ?, 'pending', 0)"
 )
 
 
@@ -150,8 +150,12 @@ class SqliteChunks:
             ).all()
         return [chunk_record(row) for row in rows]
 
-    def pending(self, pass_id: int, kind: str, limit: int) -> Sequence[ChunkRecord]:
-        """Chunks of one kind that wait, the largest first, then in order of number."""
+    def pending(
+        self, pass_id: int, kind: str, limit: int, *, bricks: Collection[str | None] | None = None
+    ) -> Sequence[ChunkRecord]:
+        """Chunks of one kind that wait, the largest first, then in order of number; with `bricks` only those of these
+        (None among them: those of no brick).
+        """
         with self._database.read() as connection:
             rows = connection.execute(
                 select(tables.chunks)
@@ -159,11 +163,18 @@ class SqliteChunks:
                     tables.chunks.c.pass_id == pass_id,
                     tables.chunks.c.kind == str(kind),
                     tables.chunks.c.state == ChunkState.PENDING.value,
+                    _of_bricks(bricks),
                 )
                 .order_by(tables.chunks.c.size_bytes.desc(), tables.chunks.c.number)
                 .limit(limit)
             ).all()
         return [chunk_record(row) for row in rows]
+
+    def bricks(self, pass_id: int) -> frozenset[str | None]:
+        """Where the chunks of a pass are to be read (None: through the mount), those that are done too."""
+        with self._database.read() as connection:
+            query = select(tables.chunks.c.brick).where(tables.chunks.c.pass_id == pass_id).distinct()
+            return frozenset(connection.execute(query).scalars())
 
     def failed(self, pass_id: int) -> Sequence[ChunkRecord]:
         """Chunks that failed, of all kinds, in order of number."""
@@ -214,7 +225,7 @@ class SqliteChunks:
                 .where(
                     passes.plan != before_plan,
                     chunks.state == ChunkState.DONE.value,
-                    chunks.kind.in_((ChunkKind.FILES.value, ChunkKind.DIRECTORIES.value)),
+                    chunks.kind.in_((ChunkKind.RANGES.value, ChunkKind.FILES.value, ChunkKind.DIRECTORIES.value)),
                 )
                 .group_by(chunks.pass_id, chunks.tree)
             ).all()
@@ -255,6 +266,7 @@ class SqliteChunks:
                         "tree": half.tree,
                         "files": half.files,
                         "size_bytes": half.size_bytes,
+                        "brick": half.brick,
                         "state": ChunkState.PENDING.value,
                         "tries": 0,
                         "list_path": list_path,
@@ -310,7 +322,15 @@ def chunk_record(row: Row[Any]) -> ChunkRecord:
         state=ChunkState(row.state),
         tries=row.tries,
         list_path=row.list_path,
+        brick=row.brick,
     )
+
+
+def _of_bricks(bricks: Collection[str | None] | None) -> ColumnElement[bool]:
+    if bricks is None:
+        return true()
+    named = tables.chunks.c.brick.in_(sorted(brick for brick in bricks if brick is not None))
+    return or_(named, tables.chunks.c.brick.is_(None)) if None in bricks else named
 
 
 def _times_to_set_again(pass_id: int) -> ColumnElement[bool]:
@@ -352,10 +372,10 @@ def _next_number(connection: Connection, pass_id: int) -> int:
     return 1 if highest is None else int(highest) + 1
 
 
-def _rows(pass_id: int, chunks: Iterable[Chunk]) -> Iterator[list[tuple[int, int, str, bytes, int, int]]]:
+def _rows(pass_id: int, chunks: Iterable[Chunk]) -> Iterator[list[tuple[int, int, str, bytes, int, int, str | None]]]:
     waiting = iter(chunks)
     while some := [
-        (pass_id, chunk.number, chunk.kind.value, chunk.tree, chunk.files, chunk.size_bytes)
+        (pass_id, chunk.number, chunk.kind.value, chunk.tree, chunk.files, chunk.size_bytes, chunk.brick)
         for chunk in islice(waiting, _INSERT_ROWS)
     ]:
         yield some

@@ -67,7 +67,7 @@ class SqliteSamples:
             .join(tables.chunks, tables.chunks.c.id == tables.attempts.c.chunk_id)
             .where(
                 tables.attempts.c.state == AttemptState.SUCCEEDED.value,
-                tables.chunks.c.kind == ChunkKind.FILES.value,
+                tables.chunks.c.kind.in_((ChunkKind.RANGES.value, ChunkKind.FILES.value)),
                 seconds > 0,
             )
         )

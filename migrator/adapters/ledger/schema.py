@@ -1,6 +1,5 @@
 """Bringing a ledger's file to the schema that this version knows, after a backup copy beside it."""
 
-import sqlite3
 from pathlib import Path
 
 from alembic import command
@@ -8,9 +7,10 @@ from alembic.config import Config
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection
 
-from migrator.adapters.durable import sync
-from migrator.adapters.ledger.database import BUSY_TIMEOUT_S, Database, translated
-from migrator.domain.errors import LedgerCorrupt, UsageError
+from migrator.adapters.ledger.backups import backup
+from migrator.adapters.ledger.database import Database
+from migrator.adapters.ledger.revision import newer_version
+from migrator.domain.errors import LedgerCorrupt
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 
@@ -44,21 +44,6 @@ def upgrade(connection: Connection, *, revision: str = "head", migrations: Path 
         )
 
 
-def revision_of(connection: Connection) -> str | None:
-    """The revision of the schema; None for a file without any table. Raises LedgerCorrupt for another's database."""
-    tables = connection.exec_driver_sql("SELECT name FROM sqlite_schema WHERE type = 'table'").scalars().all()
-    if not tables:
-        return None
-    if "alembic_version" not in tables or "passes" not in tables:
-        raise LedgerCorrupt(
-            "the file is an SQLite database, but no ledger",
-            cause="[site] state_dir names a directory of another program",
-            hint="name a directory of its own in site.toml and run `migrator init`",
-        )
-    version = connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar()
-    return None if version is None else str(version)
-
-
 def bring_up_to_date(file: Path, *, found: str | None, migrations: Path = MIGRATIONS) -> None:
     """Upgrade an older ledger (or fill an empty file), after a backup. May be called by two processes at once.
 
@@ -74,37 +59,6 @@ def bring_up_to_date(file: Path, *, found: str | None, migrations: Path = MIGRAT
             upgrade(connection, migrations=migrations)
     finally:
         database.close()
-
-
-def newer_version(file: Path, revision: str) -> UsageError:
-    """The error for a ledger that this version does not understand."""
-    return UsageError(
-        f"the ledger {file} was written by a newer version of migrator (schema {revision})",
-        cause="this machine has an older migrator than the one that ran last",
-        hint="install that version here; to go back, restore the backup that its upgrade left beside the ledger",
-    )
-
-
-def backup(ledger_file: Path, target: Path) -> None:
-    """A consistent copy of a ledger, also while it is written to; on the disk when this returns.
-
-    Written under another name first, so `target` is whole or not there. Replaces an older `target`.
-    """
-    partial = target.with_name(f"{target.name}.partial")
-    partial.unlink(missing_ok=True)
-    with translated(ledger_file):
-        source = sqlite3.connect(f"{ledger_file.absolute().as_uri()}?mode=ro", uri=True, timeout=BUSY_TIMEOUT_S)
-        try:
-            copy = sqlite3.connect(partial)
-            try:
-                source.backup(copy)
-            finally:
-                copy.close()
-        finally:
-            source.close()
-    sync(partial)
-    partial.replace(target)
-    sync(target.parent)
 
 
 def _free_name(file: Path, revision: str) -> Path:

@@ -5,19 +5,21 @@ from typing import Self
 
 from migrator.adapters.ledger import tables
 from migrator.adapters.ledger.attempts import SqliteAttempts
+from migrator.adapters.ledger.backups import backup
 from migrator.adapters.ledger.chunks import SqliteChunks
 from migrator.adapters.ledger.database import BUSY_TIMEOUT_S, Database
 from migrator.adapters.ledger.facts import SqliteFacts
 from migrator.adapters.ledger.plans import SqlitePlans
 from migrator.adapters.ledger.records import SqliteEvents, SqliteRuns, SqliteSite
+from migrator.adapters.ledger.revision import newer_version, revision_of
 from migrator.adapters.ledger.samples import SqliteSamples
 from migrator.adapters.ledger.scans import SqliteScans
-from migrator.adapters.ledger.schema import backup, bring_up_to_date, known_revisions, newer_version, revision_of
+from migrator.adapters.ledger.trees import SqliteTrees
 from migrator.adapters.ledger.verifications import SqliteVerifications
 from migrator.domain.errors import UsageError
 
 
-class SqlitePasses(SqliteChunks, SqliteAttempts):
+class SqlitePasses(SqliteChunks, SqliteAttempts, SqliteTrees):
     """Passes, chunks and attempts."""
 
 
@@ -88,6 +90,9 @@ def _check_revision(database: Database, *, create: bool) -> None:
         found = revision_of(connection)
     if found == tables.HEAD_REVISION:
         return
+    # Alembic takes longer to load than all the rest of a ledger.
+    from migrator.adapters.ledger.schema import bring_up_to_date, known_revisions  # noqa: PLC0415
+
     if found is None and not create:
         raise UsageError(
             f"the ledger {file} is empty",

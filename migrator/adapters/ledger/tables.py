@@ -180,10 +180,11 @@ chunks = Table(
     _required("state", PlainText),
     _required("tries", Integer),
     Column("list_path", PlainText),
+    Column("brick", PlainText),
     Column("parent_id", Integer, ForeignKey("chunks.id")),
     UniqueConstraint("pass_id", "number"),
-    # What waits, the largest first, and the sums of a pass: both are answered from this index alone.
-    Index("ix_chunks_pending", "pass_id", "kind", "state", "size_bytes", "number"),
+    # What waits, the largest first, also of some bricks, and the sums of a pass: no row is read that is not asked for.
+    Index("ix_chunks_pending", "pass_id", "kind", "state", "size_bytes", "number", "brick"),
     Index("ix_chunks_totals", "pass_id", "tree", "kind", "state", "files", "size_bytes"),
     Index("ix_chunks_parent_id", "parent_id", sqlite_where=text("parent_id IS NOT NULL")),
 )

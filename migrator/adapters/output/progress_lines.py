@@ -21,7 +21,7 @@ def snapshot_line(snapshot: Snapshot) -> str:
             parts = [
                 f"scan: {several(snapshot.rows, 'path')}",
                 f"{rate:,.0f}/s",
-                f"{several(snapshot.directories_waiting, 'directory waits', 'directories wait')}",
+                _left_to_read(snapshot),
             ]
             if snapshot.problems:
                 parts.append(f"{format_count(snapshot.problems)} could not be read")
@@ -76,3 +76,10 @@ def _names(message: str, subject: str) -> bool:
 def share(done: int, total: int) -> str:
     """A share in percent, at most 100 %."""
     return percent(min(100.0 * done / total, 100.0) if total > 0 else None)
+
+
+def _left_to_read(snapshot: ScanProgress) -> str:
+    if not snapshot.bricks:
+        return several(snapshot.directories_waiting, "directory waits", "directories wait")
+    ended = sum(brick.ended for brick in snapshot.bricks)
+    return f"{format_count(ended)} of {several(len(snapshot.bricks), 'brick')} read"

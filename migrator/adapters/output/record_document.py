@@ -1,6 +1,6 @@
 """Closing records as tables: a catalog, a run, a verification."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from migrator.adapters.output.document import (
     Block,
@@ -20,7 +20,7 @@ from migrator.decide.attention import AFTERWARDS, advice
 from migrator.decide.blockers import after_differences
 from migrator.domain.paths import show
 from migrator.domain.run import BatchSummary, RunSummary
-from migrator.domain.scan import CatalogRecord
+from migrator.domain.scan import BrickWalk, CatalogRecord, ScanTimes
 from migrator.domain.units import format_count, format_duration, format_rate, format_size, several
 from migrator.domain.verification import VerificationRecord
 
@@ -42,15 +42,58 @@ def catalog_document(record: CatalogRecord) -> Document:
                 ("bytes, every name counted", format_size(record.size_bytes)),
                 ("could not be read", format_count(record.problems)),
                 ("whole", "under way" if record.finished_at_s is None else yes(record.whole)),
+                *_times(record.times),
             ]
         )
     ]
     blocks.extend(paragraph(f"Not whole: {reason}", alert=True) for reason in record.reasons)
-    return Document(
-        title=clean(f"Scan {record.name}"),
-        subtitle=when(record.finished_at_s),
-        sections=(Section(title="What the scan saw", blocks=tuple(blocks)),),
+    blocks.extend(paragraph(f"Seen on the bricks: {finding}") for finding in record.findings)
+    blocks.extend(paragraph(f"The bricks were not read: {reason}") for reason in record.way_reasons)
+    sections = [Section(title="What the scan saw", blocks=tuple(blocks))]
+    if record.bricks:
+        sections.append(Section(title="The bricks", blocks=(_bricks(record.bricks),)))
+    return Document(title=clean(f"Scan {record.name}"), subtitle=when(record.finished_at_s), sections=tuple(sections))
+
+
+def _times(times: ScanTimes) -> list[tuple[str, str]]:
+    """Empty where they were not kept, as by earlier versions."""
+    if times == ScanTimes():
+        return []
+    return [
+        ("looking at the volume, and starting", _seconds(times.checks_s)),
+        ("reading", _seconds(times.walk_s)),
+        ("making one catalog of it", _seconds(times.finish_s)),
+    ]
+
+
+def _bricks(walks: Sequence[BrickWalk]) -> Block:
+    """Directories lie on every brick, so those of the table add up to more than the volume has."""
+    return table(
+        "",
+        [
+            text("brick"),
+            figure("entries"),
+            figure("of them directories"),
+            figure("seconds"),
+            figure("entries/s"),
+            text(""),
+        ],
+        [
+            (
+                clean(walk.brick),
+                format_count(walk.rows + walk.directories),
+                format_count(walk.directories),
+                f"{walk.elapsed_s:.2f}",
+                f"{walk.rows_per_s:,.0f}",
+                "" if walk.whole else "not to its end",
+            )
+            for walk in walks
+        ],
     )
+
+
+def _seconds(duration_s: float) -> str:
+    return f"{duration_s:.2f} s" if duration_s < 60.0 else format_duration(duration_s)
 
 
 def verification_document(record: VerificationRecord) -> Document:

@@ -27,13 +27,33 @@ _LIST_FIELDS: list["pa.Field[Any]"] = [
     pa.field("size", pa.int64(), nullable=False),
     pa.field("link_group", pa.uint64()),
     pa.field("link_to", pa.binary()),
+    pa.field("brick", pa.string()),
+    pa.field("mtime_ns", pa.int64()),
+    pa.field("range_offset", pa.int64()),
+    pa.field("range_length", pa.int64()),
+    pa.field("in_ranges", pa.bool_(), nullable=False),
+    pa.field("file_size", pa.int64()),
 ]
 LIST_SCHEMA = pa.schema(_LIST_FIELDS)
-"""`size` counts a link group once in its chunk: the group's further names have 0."""
+"""`size` counts a link group once in its chunk: the group's further names have 0. Of a file that is copied in ranges it
+is the range's length in chunks of ranges, and 0 in the chunk of files that lists it with `in_ranges`; `file_size` has its own size there.
+"""
 
 ROW_GROUP_ROWS = 20_000
 """A row group ends with the chunk that reaches this: to read one chunk, one group of about so many rows is read."""
 
+_CHUNK_COLUMNS = ["chunk", "kind", "tree", "brick"]
+_PATH_COLUMNS = (
+    "path",
+    "size",
+    "link_group",
+    "link_to",
+    "mtime_ns",
+    "range_offset",
+    "range_length",
+    "in_ranges",
+    "file_size",
+)
 _SPLITS = "splits/"
 _DIGEST_BYTES = 32
 _READ_BYTES = 1024 * 1024
@@ -83,18 +103,8 @@ class ChunkListFiles:
         file = self._splits_dir / name
         file.parent.mkdir(parents=True, exist_ok=True)
         sync(self._splits_dir)
-        packed = PackedChunk(
-            batch=0,
-            number=chunk.number,
-            kind=chunk.kind,
-            tree=chunk.tree,
-            paths=[listed.path for listed in paths],
-            sizes_bytes=[listed.size_bytes for listed in paths],
-            link_groups=[listed.link_group for listed in paths],
-            links_to=[listed.link_to for listed in paths],
-        )
-        with replacing(file) as stream:
-            _write(stream, [packed])
+        with replacing(file) as stream, _writer(stream) as writer:
+            writer.write_batch(_listed_rows(chunk, paths))
         return _SPLITS + name
 
     def chunks(self, chunk_list: str) -> Iterator[Chunk]:
@@ -102,15 +112,17 @@ class ChunkListFiles:
         with self._open(chunk_list) as parquet:
             # A chunk lies in one row group, so that nothing has to be carried from one to the next.
             for group in range(parquet.metadata.num_row_groups):
-                table = parquet.read_row_group(group, columns=["chunk", "kind", "tree", "size"])
-                sums = table.group_by(["chunk", "kind", "tree"]).aggregate([("size", "sum"), ("size", "count")])
+                table = parquet.read_row_group(group, columns=[*_CHUNK_COLUMNS, "size"])
+                sums = table.group_by(_CHUNK_COLUMNS).aggregate([("size", "sum"), ("size", "count")])
                 for row in sums.sort_by("chunk").to_pylist():
+                    kind = ChunkKind(row["kind"])
                     yield Chunk(
                         number=row["chunk"],
-                        kind=ChunkKind(row["kind"]),
+                        kind=kind,
                         tree=row["tree"],
-                        files=row["size_count"],
+                        files=0 if kind is ChunkKind.RANGES else row["size_count"],
                         size_bytes=row["size_sum"],
+                        brick=row["brick"],
                     )
 
     def paths(self, chunk_list: str, number: int) -> Sequence[ListedPath]:
@@ -121,15 +133,35 @@ class ChunkListFiles:
         found: list[ListedPath] = []
         if group < len(index.last_chunks):
             with pq.ParquetFile(file, metadata=index.metadata) as parquet:
-                table = parquet.read_row_group(group, columns=["chunk", "path", "size", "link_group", "link_to"])
+                table = parquet.read_row_group(group, columns=["chunk", *_PATH_COLUMNS])
             numbers: list[Any] = table.column("chunk").to_pylist()
             start = bisect_left(numbers, number)
             end = bisect_left(numbers, number + 1)
             rows = table.slice(start, end - start)
-            columns = (rows.column(name).to_pylist() for name in ("path", "size", "link_group", "link_to"))
+            columns = (rows.column(name).to_pylist() for name in _PATH_COLUMNS)
             found = [
-                ListedPath(path=path, size_bytes=size_bytes, link_group=link_group, link_to=link_to)
-                for path, size_bytes, link_group, link_to in zip(*columns, strict=True)
+                ListedPath(
+                    path=path,
+                    size_bytes=size_bytes,
+                    link_group=link_group,
+                    link_to=link_to,
+                    mtime_ns=mtime_ns,
+                    range_offset_bytes=offset_bytes,
+                    range_length_bytes=length_bytes,
+                    in_ranges=in_ranges,
+                    file_size_bytes=file_size_bytes,
+                )
+                for (
+                    path,
+                    size_bytes,
+                    link_group,
+                    link_to,
+                    mtime_ns,
+                    offset_bytes,
+                    length_bytes,
+                    in_ranges,
+                    file_size_bytes,
+                ) in zip(*columns, strict=True)
             ]
         if not found:
             raise Refused(
@@ -228,10 +260,10 @@ class _Sums:
         match chunk.kind:
             case ChunkKind.DIRECTORIES:
                 self.directories += chunk.files
-            case ChunkKind.FILES | ChunkKind.LINKS:
+            case ChunkKind.FILES | ChunkKind.LINKS | ChunkKind.RANGES:
                 self.files += chunk.files
                 self.size_bytes += chunk.size_bytes
-            case ChunkKind.DIRECTORY_TIMES:
+            case ChunkKind.DIRECTORY_TIMES | ChunkKind.TREE:
                 pass
 
 
@@ -239,17 +271,11 @@ def _write(stream: BinaryIO, chunks: Iterable[PackedChunk]) -> _Sums:
     sums = _Sums()
     waiting: list[pa.RecordBatch] = []
     rows = 0
-    with pq.ParquetWriter(
-        stream,
-        LIST_SCHEMA,
-        compression="zstd",
-        write_statistics=["chunk"],
-        use_dictionary=["kind", "tree"],  # type: ignore[arg-type] # a list of columns is documented
-    ) as writer:
+    with _writer(stream) as writer:
         for chunk in chunks:
             sums.add(chunk)
             waiting.append(_rows(chunk))
-            rows += chunk.files
+            rows += len(chunk.paths)
             if rows >= ROW_GROUP_ROWS:
                 writer.write_table(pa.Table.from_batches(waiting), row_group_size=rows)
                 waiting, rows = [], 0
@@ -258,8 +284,18 @@ def _write(stream: BinaryIO, chunks: Iterable[PackedChunk]) -> _Sums:
     return sums
 
 
+def _writer(stream: BinaryIO) -> pq.ParquetWriter:
+    return pq.ParquetWriter(
+        stream,
+        LIST_SCHEMA,
+        compression="zstd",
+        write_statistics=["chunk"],
+        use_dictionary=["kind", "tree", "brick"],  # type: ignore[arg-type] # a list of columns is documented
+    )
+
+
 def _rows(chunk: PackedChunk) -> pa.RecordBatch:
-    count = chunk.files
+    count = len(chunk.paths)
     return pa.RecordBatch.from_arrays(
         [
             pa.repeat(pa.scalar(chunk.number, pa.int32()), count),
@@ -269,6 +305,34 @@ def _rows(chunk: PackedChunk) -> pa.RecordBatch:
             pa.array(chunk.sizes_bytes, pa.int64()),
             pa.array(chunk.link_groups, pa.uint64()),
             pa.array(chunk.links_to, pa.binary()),
+            pa.repeat(pa.scalar(chunk.brick, pa.string()), count),
+            pa.array(chunk.mtimes_ns, pa.int64()),
+            pa.repeat(pa.scalar(chunk.range_offset_bytes, pa.int64()), count),
+            pa.array(chunk.sizes_bytes, pa.int64()) if chunk.kind is ChunkKind.RANGES else pa.nulls(count, pa.int64()),
+            pa.repeat(pa.scalar(chunk.in_ranges, pa.bool_()), count),
+            pa.array(chunk.file_sizes_bytes or [None] * count, pa.int64()),
+        ],
+        schema=LIST_SCHEMA,
+    )
+
+
+def _listed_rows(chunk: Chunk, paths: Sequence[ListedPath]) -> pa.RecordBatch:
+    count = len(paths)
+    return pa.RecordBatch.from_arrays(
+        [
+            pa.repeat(pa.scalar(chunk.number, pa.int32()), count),
+            pa.repeat(pa.scalar(chunk.kind.value, pa.string()), count),
+            pa.repeat(pa.scalar(chunk.tree, pa.binary()), count),
+            pa.array([listed.path for listed in paths], pa.binary()),
+            pa.array([listed.size_bytes for listed in paths], pa.int64()),
+            pa.array([listed.link_group for listed in paths], pa.uint64()),
+            pa.array([listed.link_to for listed in paths], pa.binary()),
+            pa.repeat(pa.scalar(chunk.brick, pa.string()), count),
+            pa.array([listed.mtime_ns for listed in paths], pa.int64()),
+            pa.array([listed.range_offset_bytes for listed in paths], pa.int64()),
+            pa.array([listed.range_length_bytes for listed in paths], pa.int64()),
+            pa.array([listed.in_ranges for listed in paths], pa.bool_()),
+            pa.array([listed.file_size_bytes for listed in paths], pa.int64()),
         ],
         schema=LIST_SCHEMA,
     )

@@ -140,6 +140,7 @@ def upgrade() -> None:
         sa.Column("state", sa.Text(), nullable=False),
         sa.Column("tries", sa.Integer(), nullable=False),
         sa.Column("list_path", sa.Text(), nullable=True),
+        sa.Column("brick", sa.Text(), nullable=True),
         sa.Column("parent_id", sa.Integer(), nullable=True),
         sa.ForeignKeyConstraint(["parent_id"], ["chunks.id"], name=op.f("fk_chunks_parent_id")),
         sa.ForeignKeyConstraint(["pass_id"], ["passes.id"], name=op.f("fk_chunks_pass_id")),
@@ -149,7 +150,12 @@ def upgrade() -> None:
     op.create_index(
         "ix_chunks_parent_id", "chunks", ["parent_id"], unique=False, sqlite_where=sa.text("parent_id IS NOT NULL")
     )
-    op.create_index("ix_chunks_pending", "chunks", ["pass_id", "kind", "state", "size_bytes", "number"], unique=False)
+    op.create_index(
+        "ix_chunks_pending",
+        "chunks",
+        ["pass_id", "kind", "state", "size_bytes", "number", "brick"],
+        unique=False,
+    )
     op.create_index(
         "ix_chunks_totals", "chunks", ["pass_id", "tree", "kind", "state", "files", "size_bytes"], unique=False
     )
