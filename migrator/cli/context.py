@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import click
-from rich.console import Console
 
 from migrator import __version__
 from migrator.bootstrap import let_no_thread_hold
@@ -35,10 +34,9 @@ class Invocation:
     as_json: bool = False
 
     @property
-    def console(self) -> Console:
-        """Standard output, as wide as the terminal, or as COLUMNS says; wide otherwise, so that tables are not cut."""
-        width = output_width(os.environ, is_terminal=sys.stdout.isatty())
-        return Console(width=width, highlight=False, soft_wrap=False)
+    def width(self) -> int | None:
+        """Standard output's width: the terminal's (None), or as COLUMNS says; wide otherwise: tables are not cut."""
+        return output_width(os.environ, is_terminal=sys.stdout.isatty())
 
 
 def output_width(environment: Mapping[str, str], *, is_terminal: bool) -> int | None:

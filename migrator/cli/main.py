@@ -1,15 +1,54 @@
 """The command line: `migrator --site FILE VERB`."""
 
+from importlib import import_module
 from pathlib import Path
 
 import click
 
 from migrator import __version__
-from migrator.cli import lab, migrate, prepare, show
 from migrator.cli.context import Invocation
 
+_VERBS = {
+    "init": "migrator.cli.init:init_command",
+    "doctor": "migrator.cli.doctor:doctor_command",
+    "scan": "migrator.cli.scan:scan_command",
+    "plan": "migrator.cli.plan:plan_command",
+    "run": "migrator.cli.run:run_command",
+    "verify": "migrator.cli.verify:verify_command",
+    "status": "migrator.cli.status:status_command",
+    "report": "migrator.cli.report:report_command",
+    "lab": "migrator.cli.lab:lab",
+}
+"""Every verb with its command, in the order in which a migration needs them."""
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+
+class Verbs(click.Group):
+    """A group whose verbs are loaded when they are asked for: no verb waits for the libraries of the others."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        """Their names, in the order of `--help`."""
+        return sorted(_VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The verb of this name, loaded; None where there is none."""
+        if cmd_name in _VERBS:
+            return self._loaded(cmd_name)
+        # click proposes what may have been meant, from those that are loaded.
+        self.load()
+        return super().get_command(ctx, cmd_name)
+
+    def load(self) -> dict[str, click.Command]:
+        """All verbs, in the order in which a migration needs them."""
+        return {name: self._loaded(name) for name in _VERBS}
+
+    def _loaded(self, name: str) -> click.Command:
+        if name not in self.commands:
+            module, _, attribute = _VERBS[name].partition(":")
+            self.add_command(getattr(import_module(module), attribute))
+        return self.commands[name]
+
+
+@click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.option(
     "--site",
     "site_file",
@@ -24,7 +63,3 @@ from migrator.cli.context import Invocation
 def main(context: click.Context, site_file: Path) -> None:
     """Move a production GlusterFS volume to BeeGFS, user by user, and prove every byte."""
     context.obj = Invocation(site_file=site_file)
-
-
-for command in (*prepare.COMMANDS, *migrate.COMMANDS, *show.COMMANDS, lab.lab):
-    main.add_command(command)

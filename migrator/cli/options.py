@@ -1,11 +1,12 @@
 """Options that several verbs share, and what they take: sizes and shares in words, as in site.toml."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import click
 
 from migrator.config.quantities import parse_share, parse_size
 from migrator.domain.errors import UsageError
+from migrator.domain.plan import Plan
 from migrator.domain.units import format_size
 
 _LARGEST_BYTES = 2**63 - 1
@@ -49,9 +50,12 @@ SIZE_NOT_ZERO = Size(least_bytes=1)
 SHARE = Share()
 
 
+plan_option = click.option("--plan", "plan_name", metavar="NAME", help="The plan (default: the latest).")
+
+
 def batches(function: Callable[..., None]) -> Callable[..., None]:
     """Which batches of which plan: `--user-batch` or `--all`, and `--plan`."""
-    function = click.option("--plan", "plan_name", metavar="NAME", help="The plan (default: the latest).")(function)
+    function = plan_option(function)
     function = click.option(
         "--all",
         "every",
@@ -68,6 +72,24 @@ def batches(function: Callable[..., None]) -> Callable[..., None]:
         is_eager=True,
         help="A batch of the plan; repeatable.",
     )(function)
+
+
+def chosen_batches(plan: Plan, numbers: Sequence[int], *, every: bool) -> tuple[int, ...]:
+    """The batches that are meant by `--user-batch` and `--all`. Raises UsageError."""
+    existing = tuple(batch.number for batch in plan.batches)
+    if every:
+        return existing
+    if not numbers:
+        raise UsageError("which batches?", hint="give --user-batch N (it may be repeated), or --all")
+    unknown = [number for number in numbers if number not in existing]
+    if unknown:
+        raise UsageError(
+            f"plan {plan.name} has no batch {', '.join(map(str, unknown))}",
+            hint=f"it has batches {existing[0]} to {existing[-1]}: see `migrator status`"
+            if existing
+            else "it has no batches at all",
+        )
+    return tuple(numbers)
 
 
 def _either_or(ctx: click.Context, _param: click.Parameter, every: bool) -> bool:

@@ -6,7 +6,6 @@ import click
 
 from migrator.adapters.output.document import Document
 from migrator.adapters.output.json_form import to_json
-from migrator.adapters.output.tables import print_document
 from migrator.cli.context import Invocation
 
 
@@ -15,7 +14,7 @@ def present(invocation: Invocation, value: object, document: Document) -> None:
     if invocation.as_json:
         click.echo(to_json(value), nl=False)
     else:
-        print_document(invocation.console, document)
+        _print(invocation, document)
 
 
 def present_all(invocation: Invocation, values: Sequence[object], documents: Sequence[Document]) -> None:
@@ -24,4 +23,14 @@ def present_all(invocation: Invocation, values: Sequence[object], documents: Seq
         click.echo(to_json(values), nl=False)
         return
     for document in documents:
-        print_document(invocation.console, document)
+        _print(invocation, document)
+
+
+def _print(invocation: Invocation, document: Document) -> None:
+    # Tables are drawn by a library that scripts do not wait for: they ask for JSON.
+    from rich.console import Console  # noqa: PLC0415
+
+    from migrator.adapters.output.tables import print_document  # noqa: PLC0415
+
+    console = Console(width=invocation.width, highlight=False, soft_wrap=False)
+    print_document(console, document)

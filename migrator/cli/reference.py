@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import click
 
-from migrator.cli.main import main
+from migrator.cli.main import Verbs, main
 from migrator.domain.errors import EXIT_CODE_MEANINGS
 
 _HEAD = """# Command line
@@ -19,7 +19,7 @@ that is no terminal. This page is made from the program itself: `make docs`.
 def render_cli_reference() -> str:
     """The whole page."""
     lines = [_HEAD, "## Verbs", ""]
-    for words, command in sorted(verbs(main), key=lambda verb: list(main.commands).index(verb[0][0])):
+    for words, command in verbs(main):
         lines += [f"### `{' '.join(words)}`", "", inspect.cleandoc(command.help or ""), ""]
         lines += ["| option | meaning |", "| --- | --- |"]
         lines += [_row(option) for option in command.params if isinstance(option, click.Option)]
@@ -31,7 +31,8 @@ def render_cli_reference() -> str:
 
 def verbs(group: click.Group, words: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], click.Command]]:
     """Every verb with its words, groups taken apart."""
-    for name, command in group.commands.items():
+    commands = group.load() if isinstance(group, Verbs) else group.commands
+    for name, command in commands.items():
         if isinstance(command, click.Group):
             yield from verbs(command, (*words, name))
         else:

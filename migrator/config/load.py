@@ -21,6 +21,7 @@ from migrator.config.site import (
     ReapSection,
     Site,
     SiteSection,
+    SlurmSection,
     SourceSection,
     TargetSection,
     TransferSection,
@@ -70,6 +71,7 @@ def parse_site(text: str, file: Path) -> Site:
         users=UsersSection(**sections["users"]),
         batch=BatchSection(**sections["batch"]),
         transfer=TransferSection(**sections["transfer"]),
+        slurm=SlurmSection(**sections["slurm"]),
         reap=ReapSection(**sections["reap"]),
         verify=VerifySection(**sections["verify"]),
         cutover=CutoverSection(**sections["cutover"]),
@@ -199,7 +201,8 @@ def _elsewhere(name: str, here: Section | None) -> str:
     """Where a key of that name belongs; what can be said when it does not belong anywhere."""
     owners = [section for section in SECTIONS if section is not here and any(key.name == name for key in section.keys)]
     if owners:
-        return f"; it belongs in {' or '.join(f'[{section.name}]' for section in owners)}"
+        names = (f'[{section.name}."NAME"]' if section.per_name else f"[{section.name}]" for section in owners)
+        return f"; it belongs in {' or '.join(names)}"
     if here is None:
         return ""
     return f"; valid keys: {', '.join(key.name for key in here.keys)}"

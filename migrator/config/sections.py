@@ -3,6 +3,7 @@ and for docs/configuration.md.
 """
 
 from migrator.config.keys import Form, Key, Section
+from migrator.config.sections_transfer import TRANSFER_SECTIONS
 
 SECTIONS: tuple[Section, ...] = (
     Section(
@@ -58,7 +59,8 @@ SECTIONS: tuple[Section, ...] = (
                 form=Form.CHOICE,
                 choices=("auto", "bricks", "mount"),
                 default='"auto"',
-                description="How it is read. This version reads through the mount in every case.",
+                description="How it is read: the bricks are faster by far, the mount is always right; `auto` decides for "
+                "every scan and says why.",
             ),
             Key(
                 name="gluster",
@@ -77,22 +79,33 @@ SECTIONS: tuple[Section, ...] = (
                 name="ssh",
                 form=Form.TEXT,
                 sample='"root@gl1"',
-                effective=False,
-                description="How ssh reaches it.",
+                description="How ssh reaches it; without it the section is for this machine itself.",
             ),
             Key(
                 name="target",
                 form=Form.PATH,
                 sample='"/mnt/beegfs"',
-                effective=False,
-                description="Where the target is mounted there.",
+                description="Where the target is mounted there; without it this host walks its bricks and copies nothing.",
             ),
             Key(
                 name="options",
                 form=Form.TEXTS,
                 default="[]",
-                effective=False,
                 description="More options for ssh.",
+            ),
+            Key(
+                name="jobs",
+                form=Form.COUNT,
+                minimum=1,
+                maximum=1024,
+                sample="8",
+                description="Streams at once on this host; without it [transfer] jobs.",
+            ),
+            Key(
+                name="python",
+                form=Form.TEXT,
+                default='"python3"',
+                description="The Python 3 (3.9 or later) there; nothing else needs to be installed.",
             ),
         ),
     ),
@@ -178,89 +191,7 @@ SECTIONS: tuple[Section, ...] = (
             Key(name="max_users", form=Form.COUNT, minimum=1, default="10", description="Trees of one batch."),
         ),
     ),
-    Section(
-        name="transfer",
-        description="How streams work.",
-        keys=(
-            Key(
-                name="engine",
-                form=Form.CHOICE,
-                choices=("rsync",),
-                default='"rsync"',
-                description="The program that copies a chunk.",
-            ),
-            Key(
-                name="jobs",
-                form=Form.COUNT,
-                minimum=1,
-                maximum=1024,
-                default="4",
-                description="Streams at once (`-j`).",
-            ),
-            Key(
-                name="chunk_size",
-                form=Form.SIZE,
-                minimum=1,
-                default='"4GiB"',
-                field="chunk_size_bytes",
-                description="Bytes of one chunk; a larger file is a chunk of its own.",
-            ),
-            Key(
-                name="chunk_files",
-                form=Form.COUNT,
-                minimum=1,
-                default="5000",
-                description="Paths of one chunk.",
-            ),
-            Key(
-                name="bwlimit",
-                form=Form.RATE,
-                minimum=1,
-                sample='"500MiB/s"',
-                field="bwlimit_bytes_per_s",
-                description="Limit for all streams together; without it there is none.",
-            ),
-            Key(
-                name="tries",
-                form=Form.COUNT,
-                minimum=1,
-                maximum=100,
-                default="3",
-                description="How often a chunk is tried before it is split or given up.",
-            ),
-            Key(
-                name="stall_timeout",
-                form=Form.DURATION,
-                minimum=1,
-                default='"10min"',
-                field="stall_timeout_s",
-                description="A stream that moves nothing for so long is ended.",
-            ),
-            Key(
-                name="sample_interval",
-                form=Form.DURATION,
-                minimum=0.1,
-                default='"5s"',
-                field="sample_interval_s",
-                description="How often throughput is written down.",
-            ),
-            Key(
-                name="reserve",
-                form=Form.SIZE,
-                minimum=0,
-                default='"1GiB"',
-                field="reserve_bytes",
-                description="Bytes that stay free on the target.",
-            ),
-            Key(
-                name="windows",
-                form=Form.WINDOWS,
-                default="[]",
-                effective=False,
-                description="When streams may work; empty: always.",
-            ),
-        ),
-    ),
+    *TRANSFER_SECTIONS,
     Section(
         name="reap",
         description="What counts as old and tiny.",

@@ -18,12 +18,16 @@ class SiteSection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostSection:
-    """A brick server that works itself: reached over ssh, with the target mounted at `target` there."""
+    """A brick server that works itself: reached over ssh (None: it is this machine), with the target mounted at
+    `target` there (None: it walks its bricks and copies nothing).
+    """
 
     name: str
     ssh: str | None = None
     target: Path | None = None
     options: tuple[str, ...] = ()
+    jobs: int | None = None
+    python: str = "python3"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +90,11 @@ class Window:
 class TransferSection:
     """How streams work. `bwlimit_bytes_per_s` is for all streams together; None: no limit."""
 
-    engine: str = "rsync"
+    engine: str = "auto"
+    movers: str = "local"
+    range_size_bytes: int = GIB
+    digest: str = "none"
+    lease_s: float = 30.0
     jobs: int = 4
     chunk_size_bytes: int = 4 * GIB
     chunk_files: int = 5000
@@ -96,6 +104,18 @@ class TransferSection:
     sample_interval_s: float = 5.0
     reserve_bytes: int = GIB
     windows: tuple[Window, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlurmSection:
+    """The nodes that move data where `[transfer] movers` is `slurm`. None: as on this machine."""
+
+    nodes: int = 1
+    jobs: int | None = None
+    source: Path | None = None
+    target: Path | None = None
+    options: tuple[str, ...] = ()
+    python: str = "python3"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,6 +176,7 @@ class Site:
     users: UsersSection
     batch: BatchSection = field(default_factory=BatchSection)
     transfer: TransferSection = field(default_factory=TransferSection)
+    slurm: SlurmSection = field(default_factory=SlurmSection)
     reap: ReapSection = field(default_factory=ReapSection)
     verify: VerifySection = field(default_factory=VerifySection)
     cutover: CutoverSection = field(default_factory=CutoverSection)

@@ -26,9 +26,16 @@ from migrator.decide.site_checks import (
 )
 from migrator.decide.site_guards import kind_problem, mount_problems
 from migrator.decide.site_places import check_catalog_trees, check_globs, check_places, unusable_source
-from migrator.decide.tool_checks import check_confinement, check_gluster, check_python, check_rsync, check_user
+from migrator.decide.tool_checks import (
+    check_confinement,
+    check_engine,
+    check_gluster,
+    check_python,
+    check_rsync,
+    check_user,
+)
 from migrator.decide.trees import TreePattern, choose_trees, parse_patterns
-from migrator.domain.brick import SourceHealth
+from migrator.domain.brick import SourceHealth, VolumeState
 from migrator.domain.entry import ACL_ACCESS
 from migrator.domain.errors import Refused, ToolFailed, UsageError
 from migrator.domain.events import Event, EventKind, Severity
@@ -40,20 +47,25 @@ from migrator.ports.clock import Clock
 from migrator.ports.filesystem import FileSystem, SourceFileSystem, TargetFileSystem
 from migrator.ports.ledger import Ledger, SiteRecord
 from migrator.ports.processes import Command, Processes
+from migrator.stages.host_examination import HostWorld, examine_hosts
 from migrator.stages.scan.finding import find_directories
+from migrator.stages.slurm_examination import examine_slurm
 
 Answer = TypeVar("Answer")
 
 _LOOK_TIMEOUT_S = 30.0
 _PROBE_TIMEOUT_S = 300.0
 _VERSION_TIMEOUT_S = 30.0
+_DRIVERS = ("fpsync", "parsyncfp2")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DoctorWorld:
     """What `doctor` looks at. `ledger` is None before `init`; `mounts` are this machine's, now.
 
-    `confinement_problem` says of a program why no stream of it could be confined here, None where it can.
+    `confinement_problem` says of a program why no stream of it could be confined here, None where it can. `hosts` is
+    what is looked at on the hosts of site.toml, None: nothing. `find_driver` raises ToolFailed where an engine that is a
+    driver cannot be used.
     """
 
     site: Site
@@ -67,6 +79,8 @@ class DoctorWorld:
     confinement_problem: Callable[[bytes], Awaitable[str | None]]
     find_program: Callable[[str], str | None] = shutil.which
     euid: int | None = None
+    hosts: HostWorld | None = None
+    find_driver: Callable[[str], object] = lambda _engine: None
 
 
 async def examine(world: DoctorWorld) -> tuple[Finding, ...]:
@@ -78,7 +92,7 @@ async def examine(world: DoctorWorld) -> tuple[Finding, ...]:
     findings = [*await _tools(world), *check_unused_keys(world.site.without_effect), *_users_map(world.site)]
     findings += _state_directory(world)
     findings.append(check_clock(world.clock.now_s(), _last_event_s(world.ledger)))
-    source, source_room = await _source(world, record, findings)
+    source, source_room, state = await _source(world, record, findings)
     target = await _target(world, record, source_room, findings)
     sides = (
         ("source", world.site.source.kind, world.source.root, source),
@@ -87,6 +101,11 @@ async def examine(world: DoctorWorld) -> tuple[Finding, ...]:
     # Only what answered is asked for its real path: a mount that hangs must not hang this check.
     answered = [(side, kind, _real(root)) for side, kind, root, identity in sides if identity is not None]
     findings += check_places(answered, world.mounts, source, target)
+    if world.hosts is not None:
+        recorded = record.target if record is not None else None
+        findings += await examine_hosts(world.hosts, world.site, target=recorded, state=state)
+    if world.site.transfer.movers == "slurm":
+        findings += await examine_slurm(world.processes, world.find_program, world.site.slurm)
     return tuple(findings)
 
 
@@ -101,7 +120,20 @@ async def _tools(world: DoctorWorld) -> list[Finding]:
     if rsync is not None:
         problem = await world.confinement_problem(os.fsencode(rsync)) if euid == 0 else None
         findings.append(check_confinement(euid, problem))
-    return findings
+    return findings + _engine(world)
+
+
+def _engine(world: DoctorWorld) -> list[Finding]:
+    if world.hosts is None:
+        return []
+    engine, problem = world.site.transfer.engine, None
+    if engine in _DRIVERS:
+        try:
+            world.find_driver(engine)
+        except ToolFailed as error:
+            problem = (error.message, error.hint or f"install {engine}, or set [transfer] engine to `auto`")
+    compiled = world.hosts.compiled
+    return check_engine(engine, compiled if isinstance(compiled, str) else None, problem)
 
 
 async def _version_output(world: DoctorWorld, program: str | None) -> bytes | None:
@@ -155,29 +187,31 @@ def _last_event_s(ledger: Ledger | None) -> float | None:
 
 async def _source(
     world: DoctorWorld, record: SiteRecord | None, findings: list[Finding]
-) -> tuple[MountIdentity | None, Capacity | None]:
-    """Add the findings about the source; returns what is mounted, and its room, which says what it has in use, where
-    that can be told.
+) -> tuple[MountIdentity | None, Capacity | None, VolumeState | None]:
+    """Add the findings about the source; returns what is mounted; its room, which says what it has in use, where that
+    can be told; and the volume, where it is one.
     """
     identity, error = await _ask(world, world.source.identity)
     kind = world.site.source.kind
     findings.append(check_mount("source", kind, record.source if record else None, identity, error))
+    state: VolumeState | None = None
     if unusable := unusable_source(kind, world.site.source.volume, identity):
         findings.append(unusable)
     else:
         health, error = await _health(world)
         findings += check_health(health, error)
+        state = health.state if health is not None else None
     if identity is None:
-        return identity, None
+        return identity, None, state
     findings.append(check_source_acls(shown=await _shows_acls(world, world.source)))
     if not kind_problem(identity, kind, where="the source"):
         findings += await _user_trees(world)
     root = _real(world.source.root)
     mount = mount_of(world.mounts, root)
     if mount is None or mount.point != root:
-        return identity, None  # a plain directory: what its disk has in use says nothing
+        return identity, None, state  # a plain directory: what its disk has in use says nothing
     room, _ = await _ask(world, world.source.capacity)
-    return identity, room
+    return identity, room, state
 
 
 async def _user_trees(world: DoctorWorld) -> list[Finding]:

@@ -6,6 +6,7 @@ from itertools import groupby
 
 from migrator.config.site import Site
 from migrator.decide.batching import BatchLimits, LinkSpan, batch_trees
+from migrator.decide.engine_choice import copies_ranges
 from migrator.decide.forecast import choose_cost, copy_s, inodes_known, room_problems, still_needed, which_fit
 from migrator.decide.ordering import emptying_curves
 from migrator.decide.packing import ChunkLimits, PackedChunk, pack
@@ -239,8 +240,17 @@ class _Maker:
         parts: Sequence[Sequence[TreeUsage]],
         cost: TransferCost,
     ) -> tuple[tuple[Batch, ...], tuple[str, ...]]:
-        limits = ChunkLimits(max_bytes=self.site.transfer.chunk_size_bytes, max_files=self.site.transfer.chunk_files)
-        packed = pack(queries.listings([[usage.tree.path for usage in part] for part in parts]), limits)
+        transfer = self.site.transfer
+        limits = ChunkLimits(
+            max_bytes=transfer.chunk_size_bytes,
+            max_files=transfer.chunk_files,
+            range_size_bytes=transfer.range_size_bytes if copies_ranges(transfer.engine) else None,
+        )
+        packed = pack(
+            queries.listings([[usage.tree.path for usage in part] for part in parts]),
+            limits,
+            bricks=sorted(walk.brick for walk in queries.record.bricks),
+        )
         written = [lists.write(name, number, chunks) for number, chunks in _by_batch(packed, batches=len(parts))]
         needs = [
             # The roots of the trees are in no chunk; each is a directory all the same.

@@ -1,8 +1,8 @@
 """A Gluster cluster in namespaces: network, hosts, bricks, pool, volume, mount. The recipe, one step a function.
 
 Every host has a network namespace on a bridge, and mount and UTS namespaces of its own with a private `/run`, `/srv`,
-`/var/lib/glusterd` and `/var/log/glusterfs`. Its bricks are XFS on loop devices, mounted only inside. The client of the
-mount has a network namespace too, the mount itself is seen by all.
+`/var/lib/glusterd` and `/var/log/glusterfs`. Its bricks are XFS on loop devices, mounted only inside, and the
+target is mounted on it too. The client of the mount has a network namespace of its own, the mount itself is seen by all.
 """
 
 import os
@@ -11,8 +11,10 @@ import sys
 from pathlib import Path
 
 from migrator.domain.errors import ToolFailed
-from migrator.domain.lab import LabBrick, LabHost, LabSpec, LabState, VolumeType
+from migrator.domain.lab import LabBrick, LabHost, LabSpec, LabState, VolumeType, down_command
+from migrator.domain.paths import show
 from migrator.ports.clock import Clock
+from migrator.stages.lab.machine import mounts_beneath
 from migrator.stages.lab.tools import LabTools, tool_failed
 from migrator.stages.lab.waiting import all_of, until
 
@@ -21,6 +23,7 @@ _START_DEADLINE_S = 60.0
 _HOLDER_SCRIPT = str(Path(__file__).with_name("holder.py"))
 _GROUPS = Path("/var/lib/glusterd/groups")
 _PYTHON = os.path.realpath(sys.executable)
+_ALL_BRICKS = (VolumeType.DISTRIBUTE, VolumeType.DISTRIBUTED_REPLICATE)
 _NEEDED_BY_HOSTS = (b"/usr", b"/bin", b"/sbin", b"/lib", b"/lib64", b"/etc", b"/var/lib", b"/var/log", b"/run", b"/srv")
 
 
@@ -163,8 +166,7 @@ async def make_volume(state: LabState, tools: LabTools, clock: Clock) -> None:
 
 def volume_bricks(state: LabState) -> tuple[str, ...]:
     """The bricks that the volume is made of; the others are spares."""
-    only_first = state.spec.volume_type in (VolumeType.REPLICA3, VolumeType.ARBITER)
-    return tuple(brick.name for brick in state.bricks if brick.number == 1 or not only_first)
+    return tuple(brick.name for brick in state.bricks if brick.number == 1 or state.spec.volume_type in _ALL_BRICKS)
 
 
 async def wait_for_bricks(state: LabState, tools: LabTools, clock: Clock) -> None:
@@ -188,6 +190,8 @@ def _layout(volume_type: VolumeType) -> tuple[str, ...]:
             return ("replica", "3")
         case VolumeType.ARBITER:
             return ("replica", "2", "arbiter", "1")
+        case VolumeType.DISPERSE:
+            return ("disperse", "3", "redundancy", "1")
 
 
 async def mount_source(state: LabState, tools: LabTools, clock: Clock) -> None:
@@ -229,6 +233,17 @@ async def mount_target(state: LabState, tools: LabTools) -> None:
     image = state.spec.directory + b"/target.img"
     await make_xfs_image(image, state.spec.target_size_bytes, tools)
     await tools.run("mount", "-t", "xfs", "-o", "loop", image, state.target)
+    for host in state.hosts:
+        await mount_target_on(state, host, tools)
+
+
+async def mount_target_on(state: LabState, host: LabHost, tools: LabTools) -> None:
+    """Mount the target on a host too, at the same path. Raises ToolFailed where it is not mounted here."""
+    mounted = [mount for mount in mounts_beneath(state.target) if mount.point == state.target]
+    if not mounted:
+        raise ToolFailed(f"{show(state.target)} is not mounted", hint=f"see `{down_command(state.spec.directory)}`")
+    # The same device: one file system that both see. Mounting the image anew could make another loop device.
+    await tools.on_host(host, "mount", "-t", "xfs", mounted[0].source, state.target)
 
 
 async def start_bricks(state: LabState, tools: LabTools) -> None:

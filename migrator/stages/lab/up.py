@@ -14,7 +14,7 @@ from migrator.domain.paths import show
 from migrator.domain.units import DAY_S, several
 from migrator.ports.clock import Clock
 from migrator.ports.processes import Processes
-from migrator.stages.lab import cluster
+from migrator.stages.lab import cluster, sshd
 from migrator.stages.lab.down import aside_name, lab_down, real_path
 from migrator.stages.lab.filling import Filled, fill
 from migrator.stages.lab.machine import namespace_exists, why_no_cluster
@@ -93,6 +93,7 @@ def _begin(spec: LabSpec, clock: Clock) -> LabState:
         state_dir=directory + b"/state",
         site_file=directory + b"/site.toml",
         gluster=directory + b"/bin/gluster" if spec.kind is LabKind.GLUSTER else b"",
+        ssh_config=sshd.config_path(spec) if _has_sshd(spec) else b"",
     )
     if taken := [name for name in state.namespaces if namespace_exists(name)]:
         raise Refused(
@@ -130,7 +131,11 @@ async def _build(
         files=filled.files,
         data_bytes=filled.data_bytes,
         reached_s=reached,
-        notes=(*_notes_on_owners(), *(f"no odd file of kind {kind}: {reason}" for kind, reason in filled.skipped)),
+        notes=(
+            *_notes_on_owners(),
+            *_notes_on_hosts(state.spec),
+            *(f"no odd file of kind {kind}: {reason}" for kind, reason in filled.skipped),
+        ),
     )
     _write_site(state, site_text)
     write_record(state)
@@ -141,6 +146,17 @@ def _notes_on_owners() -> tuple[str, ...]:
     if os.geteuid() == 0:
         return ()
     return ("without root every file belongs to whoever brought the lab up",)
+
+
+def _has_sshd(spec: LabSpec) -> bool:
+    return spec.kind is LabKind.GLUSTER and spec.ssh and sshd.why_no_sshd(spec) is None
+
+
+def _notes_on_hosts(spec: LabSpec) -> tuple[str, ...]:
+    reason = sshd.why_no_sshd(spec)
+    if spec.kind is not LabKind.GLUSTER or not spec.ssh or reason is None:
+        return ()
+    return (f"the hosts run no sshd, so that site.toml names none that reads its bricks itself: {reason}",)
 
 
 def _write_site(state: LabState, site_text: SiteText) -> None:
@@ -159,6 +175,7 @@ async def _build_cluster(state: LabState, tools: LabTools, clock: Clock, done: S
             cluster.mount_target(state, tools),
             cluster.start_bricks(state, tools),
             cluster.start_daemons(state, tools, clock),
+            sshd.start_all(state, tools),
         )
     )
     done(f"{several(len(state.bricks), 'brick')} and the management daemons are up")

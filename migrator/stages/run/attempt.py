@@ -2,12 +2,12 @@
 
 import asyncio
 import errno
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from functools import partial
 
+from migrator.decide.engine_choice import DIRECT
 from migrator.decide.stopping import stop_reason
-from migrator.domain.errors import ToolFailed
 from migrator.domain.paths import show
 from migrator.domain.plan import ListedPath
 from migrator.domain.states import ChunkKind
@@ -21,27 +21,27 @@ from migrator.domain.transfer import (
     StreamCounters,
     Verdict,
 )
-from migrator.ports.processes import Command, Completed
-from migrator.ports.streams import ChunkWork, StreamReader
+from migrator.ports.lanes import Way
+from migrator.ports.processes import Command
+from migrator.ports.streams import ChunkWork, Engine, Settler
 from migrator.stages.run.context import LOG, PassUnderWay
 from migrator.stages.run.descriptor import Handled, copy_by_descriptor, make_links
-from migrator.stages.run.leftovers import remove_before_stream
+from migrator.stages.run.leftovers import remove_before_stream, remove_parts
 from migrator.stages.run.looking import judge, settle_vanished
 from migrator.stages.run.meter import Meter
-
-_T = TypeVar("_T")
+from migrator.stages.run.routes import Routes
+from migrator.stages.run.stream import Start, Stream
 
 BY_DESCRIPTOR = "descriptor"
 """Named as the engine of attempts that start no process."""
 
 
-class Unended(Exception):
-    """A stream could not be ended: its attempt stays unfinished, and its chunk is not given out again."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """What one attempt came to, judged. `bad` and `vanished` are final, `again` is worth another try."""
+    """What one attempt came to, judged. `bad` and `vanished` are final, `again` is worth another try (of what was read
+    from a brick, through the mount); `changed` arrived, and was being written to. `told`: its message has been said
+    already, for all chunks that it concerns.
+    """
 
     verdict: Verdict
     counters: StreamCounters
@@ -49,55 +49,78 @@ class Result:
     vanished: tuple[FileProblem, ...] = ()
     bad: tuple[FileProblem, ...] = ()
     again: tuple[FileProblem, ...] = ()
+    changed: tuple[FileProblem, ...] = ()
+    told: bool = False
     stop: tuple[StopReason, str] | None = None
     exit_code: int | None = None
     stderr_tail: bytes = b""
 
 
 class Attempt:
-    """One attempt that is in the ledger. `run` is called once."""
+    """One attempt that is in the ledger. `copy` is called once, then `confirm`."""
 
     def __init__(
-        self, under_way: PassUnderWay, meter: Meter, chunk: ChunkRecord, paths: Sequence[ListedPath], slot: int
+        self,
+        under_way: PassUnderWay,
+        routes: Routes,
+        meter: Meter,
+        chunk: ChunkRecord,
+        paths: Sequence[ListedPath],
+        *,
+        slot: int,
+        way: Way,
+        engine: Engine,
     ) -> None:
         world, request = under_way.world, under_way.request
         self._pass = under_way
+        self._routes = routes
+        self._way = way
+        self._engine = engine
+        self._settler = way.settler if engine.name != DIRECT else None
+        self._from_brick = way.brick is not None
         self._world = world
         self._meter = meter
         self._chunk = chunk
-        self._slot = slot
         self._token = world.tokens()
-        fits = world.engine.fits
+        fits = engine.fits
         self._listed = tuple(paths)
         links = chunk.kind is ChunkKind.LINKS
         by_stream = () if links else tuple(listed for listed in paths if fits(chunk.tree, listed.path))
         self._by_descriptor = () if links else tuple(listed for listed in paths if not fits(chunk.tree, listed.path))
-        self._view = world.executor.view(chunk.tree)
+        self._view = way.executor.view(chunk.tree)
         self._work = ChunkWork(
             kind=chunk.kind,
             tree=chunk.tree,
             paths=by_stream,
             capabilities=under_way.capabilities,
-            bwlimit_bytes_per_s=_share(request.bwlimit_bytes_per_s, request.jobs),
+            bwlimit_bytes_per_s=_share(request.bwlimit_bytes_per_s, routes.streams),
             recopy=request.recopy
             or chunk.list_path is not None
+            or chunk.tree in under_way.doubtful_trees
             or bool(world.ledger.passes.attempts_of_chunk(chunk.id)),
+            brick=way.brick,
         )
         self._command: Command | None = None
         if by_stream:
-            self._command = replace(world.engine.command(self._work, self._view), token=self._token)
+            self._command = replace(engine.command(self._work, self._view), token=self._token)
         # Intent before the act: from here on the ledger knows the token that every process of it will carry.
         self.id = world.ledger.passes.intend(
             chunk_id=chunk.id,
             token=self._token,
-            host=world.executor.host,
-            engine=world.engine.name if self._command else BY_DESCRIPTOR,
+            host=way.executor.host,
+            engine=engine.name if self._command else BY_DESCRIPTOR,
             argv=[show(word) for word in self._command.argv] if self._command else (),
             at_s=world.clock.now_s(),
         )
-        self.exit_code: int | None = None
-        self.stderr_tail = b""
-        self.counters = StreamCounters()
+        self._stream = Stream(
+            under_way,
+            meter,
+            chunk,
+            attempt_id=self.id,
+            token=self._token,
+            slot=slot,
+            executor=way.executor,
+        )
         LOG.info("attempt begins", extra=self.facts)
 
     @property
@@ -113,14 +136,51 @@ class Attempt:
             "paths": len(self._listed),
         }
 
-    async def run(self) -> Result:
-        """Copy, judge, sync. Raises CancelledError after the stream has ended, Unended where it could not be ended."""
-        result = await self._copy()
+    @property
+    def counters(self) -> StreamCounters:
+        """What has been written so far."""
+        return self._stream.counters
+
+    @property
+    def exit_code(self) -> int | None:
+        """Of the stream that ended last; None where there was none."""
+        return self._stream.exit_code
+
+    @property
+    def stderr_tail(self) -> bytes:
+        """The end of what the last stream said."""
+        return self._stream.stderr_tail
+
+    @property
+    def token(self) -> str:
+        """In the environment of every process of it."""
+        return self._token
+
+    async def confirm(self, result: Result) -> Result:
+        """After `copy`: what arrived counts when a sync that began afterwards has reached the target's disks, and a brick
+        when a look that began afterwards finds the volume as it was. Raises CancelledError, HostLost.
+        """
         if result.verdict is not Verdict.DONE:
             return result
+        quiet = asyncio.create_task(self._routes.quiet_now()) if self._from_brick else None
+        try:
+            synced = await self._synced(result)
+            if quiet is not None and not await quiet:
+                message = "the volume did not stay as it was while its brick was read"
+                return replace(synced, verdict=Verdict.INTERRUPTED, message=message, told=True)
+        finally:
+            if quiet is not None:
+                quiet.cancel()
+                await asyncio.wait({quiet})
+        return synced
+
+    async def _synced(self, result: Result) -> Result:
         # Done means that a sync which began after the stream's end has reached the disks.
         try:
-            await self._pass.sync.begun_after_now()
+            if self._command is not None:
+                await self._pass.sync_of(self._way.executor).begun_after_now()
+            if self._command is None or self._by_descriptor:
+                await self._pass.sync.begun_after_now()
         except TimeoutError:
             detail = "what was written has not reached the target's disks in time"
             return self._stopped(StopReason.TARGET_STUCK, detail)
@@ -129,29 +189,41 @@ class Attempt:
             return self._stopped(reason, f"sync of the target: {error.strerror or error}")
         return result
 
-    async def _copy(self) -> Result:
+    async def copy(self) -> Result:
+        """Copy and judge. Raises CancelledError after the stream has ended, Unended where it could not be ended, HostLost
+        where nobody knows.
+        """
         bad: tuple[FileProblem, ...] = ()
         vanished: tuple[FileProblem, ...] = ()
         again: tuple[FileProblem, ...] = ()
+        changed: tuple[FileProblem, ...] = ()
         if self._command is not None:
             if self._work.recopy and self._chunk.kind is ChunkKind.FILES:
                 await remove_before_stream(self._pass, [listed.path for listed in self._work.paths])
-            outcome = await self._stream(self._command)
+            if self._engine.name != DIRECT and (by_ranges := [one.path for one in self._work.paths if one.in_ranges]):
+                await remove_parts(self._pass, by_ranges)
+            outcome = await self._copy_by_stream(self._command)
+            if outcome.verdict is Verdict.DONE and self._settler is not None:
+                outcome = await self._settle(self._settler, outcome)
             if outcome.verdict is Verdict.STOP:
                 outcome = self._without_known_io_errors(outcome)
             if outcome.verdict is not Verdict.DONE:
                 return self._as_it_is(outcome)
-            judgement = await judge(self._pass, outcome.suspects)
+            changed, moved, suspects = _by_kind(outcome.suspects)
+            judgement = await judge(self._pass, suspects)
             if judgement.stop is not None:
                 return self._stopped(*judgement.stop, bad=judgement.bad)
-            bad, vanished, again = judgement.bad, judgement.vanished, judgement.reappeared
+            bad, vanished, again = judgement.bad, judgement.vanished, (*judgement.reappeared, *moved)
+            if self._from_brick:
+                # What a brick refuses, the mount may have: it is asked before a file counts as bad.
+                bad, again = (), (*again, *bad)
         else:
             # This program itself does the work: there is no other process to be found after a crash.
             own = ProcessIdentity(pid=self._pass.request.pid, start_ticks=0, boot_id="")
             self._world.ledger.passes.started(self.id, own)
         handled = await self._without_stream()
         if handled.counters.files:
-            self.counters = _plus(self.counters, handled.counters)
+            self._stream.counters = _plus(self.counters, handled.counters)
             self._meter.wrote(handled.counters)
         if handled.stop is not None:
             return self._stopped(*handled.stop, bad=(*bad, *handled.suspects))
@@ -165,8 +237,17 @@ class Attempt:
             vanished=(*vanished, *settled.vanished),
             bad=(*bad, *(problem for problem in handled.suspects if problem.kind is FileProblemKind.BAD)),
             again=(*again, *settled.reappeared),
+            changed=changed,
             exit_code=self.exit_code,
             stderr_tail=self.stderr_tail,
+        )
+
+    async def _copy_by_stream(self, command: Command) -> Outcome:
+        start: Start = partial(self._way.executor.execute, command, program=self._engine.program, tree=self._chunk.tree)
+        files = self._pass.invocation.directory.attempt(self._chunk.number, self.id, command)
+        on_start = partial(self._world.ledger.passes.started, self.id)
+        return await self._stream.follow(
+            start, self._engine.reader(self._work, self._view), files=files, on_start=on_start
         )
 
     async def _without_stream(self) -> Handled:
@@ -174,83 +255,22 @@ class Attempt:
             return await make_links(self._pass, self._chunk.tree, self._listed)
         return await copy_by_descriptor(self._pass, self._chunk.tree, self._by_descriptor, by_stream=self._work.paths)
 
-    async def _stream(self, command: Command) -> Outcome:
-        reader = self._world.engine.reader(self._work, self._view)
-        files = self._pass.invocation.directory.attempt(self._chunk.number, self.id, command)
-
-        def on_stdout(piece: bytes) -> None:
-            files.stdout(piece)
-            reader.stdout(piece)
-
-        def on_stderr(piece: bytes) -> None:
-            files.stderr(piece)
-            reader.stderr(piece)
-
-        stream = asyncio.create_task(
-            self._world.executor.execute(
-                command,
-                program=self._world.engine.program,
-                tree=self._chunk.tree,
-                on_start=self._on_start,
-                on_stdout=on_stdout,
-                on_stderr=on_stderr,
-            )
-        )
-        live = self._meter.begin(
-            number=self._slot,
-            attempt_id=self.id,
-            token=self._token,
-            chunk=self._chunk,
-            counters=lambda: reader.counters,
-            end=stream.cancel,
-        )
-        arrived = False
-        try:
-            completed = await asyncio.shield(stream)
-            outcome = self._outcome(reader, completed)
-            arrived = outcome.verdict is Verdict.DONE and not outcome.suspects
-        except asyncio.CancelledError:
-            ended = await self._end(stream)
-            self.counters, self.stderr_tail = reader.counters, reader.stderr_tail
-            if not ended:
-                await self._leave_unended()
-            task = asyncio.current_task()
-            if not live.stalled or (task is not None and task.cancelling()):
-                raise
-            detail = (
-                f"chunk {self._chunk.number} of {show(self._chunk.tree)} has not moved for "
-                f"{self._pass.request.stall_timeout_s:.0f} s"
-            )
-            return Outcome(verdict=Verdict.STOP, counters=reader.counters, stop=StopReason.TARGET_STUCK, message=detail)
-        except ToolFailed as error:
-            return Outcome(
-                verdict=Verdict.STOP, counters=reader.counters, stop=StopReason.TOOL_MISSING, message=error.message
-            )
-        finally:
-            self._meter.ended(live)
-            files.close(keep_list=not arrived)
-        return outcome
-
-    def _on_start(self, process: ProcessIdentity) -> None:
-        self._world.ledger.passes.started(self.id, process)
-
-    def _outcome(self, reader: StreamReader, completed: Completed) -> Outcome:
-        outcome = reader.outcome(completed)
-        self.exit_code, self.counters, self.stderr_tail = completed.exit_code, outcome.counters, reader.stderr_tail
-        return outcome
-
-    async def _end(self, stream: "asyncio.Task[Completed]") -> bool:
-        """End the stream; whether nothing of it is left. However often this task is cancelled meanwhile."""
-        stream.cancel()
-        await _through_cancellation(asyncio.wait({stream}, timeout=self._pass.request.end_timeout_s))
-        left = await _through_cancellation(self._world.executor.end_orphans([self._token]))
-        return stream.done() and not left
-
-    async def _leave_unended(self) -> None:
-        name = f"attempt {self.id} at chunk {self._chunk.number}, token {self._token}"
-        self._pass.unended.append(name)
-        LOG.error("a stream cannot be ended: %s", name)
-        raise Unended(name)
+    async def _settle(self, settler: Settler, copied: Outcome) -> Outcome:
+        """Times and moved names of what was copied from a brick; the outcome of both steps. What did not arrive cannot
+        be settled; where both steps tell of a file, the second one knows bricks.
+        """
+        command = settler.settle_command(self._work, self._view)
+        if command is None:
+            return copied
+        command = replace(command, token=self._token)
+        start: Start = partial(self._way.executor.execute, command, program=settler.program, tree=self._chunk.tree)
+        if not settler.confined:
+            start = partial(settler.processes.stream, command)
+        settled = await self._stream.follow(start, settler.reader(self._work, self._view))
+        told = {suspect.path for suspect in settled.suspects}
+        suspects = (*settled.suspects, *(suspect for suspect in copied.suspects if suspect.path not in told))
+        self._stream.counters = copied.counters
+        return replace(settled, counters=copied.counters, suspects=suspects)
 
     def _without_known_io_errors(self, outcome: Outcome) -> Outcome:
         """A stop for source files alone that an earlier run recorded is none: those files are bad."""
@@ -287,22 +307,18 @@ class Attempt:
         )
 
 
-async def _through_cancellation(work: Coroutine[object, object, _T]) -> _T:
-    """Let something short and bounded come to its end however often this task is cancelled; tells the caller nothing
-    of that, who is being cancelled anyway.
-    """
-    task = asyncio.ensure_future(work)
-    while not task.done():
-        try:
-            await asyncio.shield(task)
-        except asyncio.CancelledError:
-            if task.cancelled():
-                raise
-    return task.result()
+def _by_kind(
+    suspects: Sequence[FileProblem],
+) -> tuple[tuple[FileProblem, ...], tuple[FileProblem, ...], tuple[FileProblem, ...]]:
+    """Those that changed all the time, those that moved off their brick, and those that want a look."""
+    changed = tuple(suspect for suspect in suspects if suspect.kind is FileProblemKind.CHANGED)
+    moved = tuple(suspect for suspect in suspects if suspect.kind is FileProblemKind.MOVED)
+    kinds = (FileProblemKind.CHANGED, FileProblemKind.MOVED)
+    return changed, moved, tuple(suspect for suspect in suspects if suspect.kind not in kinds)
 
 
-def _share(limit_bytes_per_s: int | None, jobs: int) -> int | None:
-    return None if limit_bytes_per_s is None else max(limit_bytes_per_s // max(jobs, 1), 1)
+def _share(limit_bytes_per_s: int | None, streams: int) -> int | None:
+    return None if limit_bytes_per_s is None else max(limit_bytes_per_s // max(streams, 1), 1)
 
 
 def _plus(one: StreamCounters, other: StreamCounters) -> StreamCounters:

@@ -1,69 +1,109 @@
 """Which chunk comes next: the largest that waits, and those that failed once their delay is over."""
 
 import asyncio
-import heapq
 from collections import deque
 
 from migrator.domain.states import ChunkKind
 from migrator.domain.transfer import ChunkRecord
 from migrator.ports.clock import Clock
+from migrator.ports.lanes import Lane
 from migrator.ports.ledger import PassRecords
+from migrator.stages.run.routes import Routes
 
 _AHEAD = 64
 
 
 class ChunkQueue:
-    """The chunks of one kind of one pass. The ledger knows which wait; those that are to wait longer are known here."""
+    """The chunks of one kind of one pass. The ledger knows which wait; those that are to wait longer are known here.
 
-    def __init__(self, passes: PassRecords, clock: Clock, pass_id: int, kind: ChunkKind) -> None:
+    Every lane takes what its routes let it take. `finished` is set when nothing is left for anybody.
+    """
+
+    def __init__(self, passes: PassRecords, clock: Clock, pass_id: int, kind: ChunkKind, routes: Routes) -> None:
         self._passes = passes
         self._clock = clock
         self._pass_id = pass_id
         self._kind = kind
-        self._ahead: deque[ChunkRecord] = deque()
+        self._routes = routes
+        self._bricks = passes.bricks(pass_id)
+        self._ahead: dict[frozenset[str | None], deque[ChunkRecord]] = {}
+        self._version = routes.version
         self._delayed: list[tuple[float, int, ChunkRecord]] = []
         self._taken: set[int] = set()
         self._changed = asyncio.Event()
+        self.finished = asyncio.Event()
 
-    async def take(self) -> ChunkRecord | None:
-        """The next chunk; waits while others are at work (they may fail, or be split); None when all are done."""
+    async def take(self, lane: Lane) -> ChunkRecord | None:
+        """The next chunk; waits while others are at work (they may fail, or be split); None when all are done, and for
+        a lane whose host was lost.
+        """
         while True:
-            if (chunk := self._next()) is not None:
+            if (chunk := self._next(lane)) is not None:
                 self._taken.add(chunk.id)
                 return chunk
-            if not self._taken and not self._delayed:
+            if not self._taken and not self._delayed and self._nothing_waits():
+                self.finished.set()
+                self.wake()
+                return None
+            if lane.host in self._routes.lost:
                 return None
             await self._change()
+
+    def confirm(self, chunk: ChunkRecord) -> None:
+        """The stream over a chunk has ended; nobody waits for its confirmation but whoever needs it confirmed."""
+        self._taken.discard(chunk.id)
+        self.wake()
 
     def give_back(self, chunk: ChunkRecord, delay_s: float | None = None) -> None:
         """A chunk that was taken is done, split or failed; or waits again, for so long (`delay_s`)."""
         self._taken.discard(chunk.id)
-        if delay_s is not None:
-            heapq.heappush(self._delayed, (self._clock.monotonic_s() + delay_s, chunk.id, chunk))
+        if delay_s:
+            self._delayed.append((self._clock.monotonic_s() + delay_s, chunk.id, chunk))
+        self.wake()
+
+    async def pause(self, duration_s: float) -> None:
+        """Sleep, but no longer than there is something left for anybody."""
+        await self._wait(self.finished, duration_s)
+
+    def wake(self) -> None:
+        """Let everybody who waits look again."""
         self._changed.set()
         self._changed = asyncio.Event()
 
-    def _next(self) -> ChunkRecord | None:
-        if self._delayed and self._delayed[0][0] <= self._clock.monotonic_s():
-            return heapq.heappop(self._delayed)[2]
-        if not self._ahead:
+    def _next(self, lane: Lane) -> ChunkRecord | None:
+        eligible = self._routes.eligible(lane, self._bricks)
+        now_s = self._clock.monotonic_s()
+        due = [waiting for waiting in self._delayed if waiting[0] <= now_s and waiting[2].brick in eligible]
+        if due:
+            first = min(due)
+            self._delayed.remove(first)
+            return first[2]
+        if self._version != self._routes.version:
+            self._version = self._routes.version
+            self._ahead.clear()
+        ahead = self._ahead.setdefault(eligible, deque())
+        while ahead and ahead[0].id in self._taken:
+            ahead.popleft()
+        if not ahead and eligible:
             aside = self._taken | {chunk_id for _, chunk_id, _ in self._delayed}
-            found = self._passes.pending(self._pass_id, self._kind.value, _AHEAD + len(aside))
-            self._ahead.extend(chunk for chunk in found if chunk.id not in aside)
-        return self._ahead.popleft() if self._ahead else None
+            found = self._passes.pending(self._pass_id, self._kind.value, _AHEAD + len(aside), bricks=eligible)
+            ahead.extend(chunk for chunk in found if chunk.id not in aside)
+        return ahead.popleft() if ahead else None
+
+    def _nothing_waits(self) -> bool:
+        return not self._passes.pending(self._pass_id, self._kind.value, 1)
 
     async def _change(self) -> None:
         """Until a chunk is given back, or the first delay is over."""
-        waiting = {asyncio.ensure_future(_set(self._changed))}
-        if self._delayed:
-            left_s = max(self._delayed[0][0] - self._clock.monotonic_s(), 0.0)
-            waiting.add(asyncio.ensure_future(self._clock.sleep(left_s)))
+        left_s = max(min(self._delayed)[0] - self._clock.monotonic_s(), 0.0) if self._delayed else None
+        await self._wait(self._changed, left_s)
+
+    async def _wait(self, event: asyncio.Event, at_most_s: float | None) -> None:
+        waiting: set[asyncio.Future[object]] = {asyncio.ensure_future(event.wait())}
+        if at_most_s is not None:
+            waiting.add(asyncio.ensure_future(self._clock.sleep(at_most_s)))
         try:
             await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
         finally:
             for task in waiting:
                 task.cancel()
-
-
-async def _set(event: asyncio.Event) -> None:
-    await event.wait()

@@ -17,13 +17,19 @@ from migrator.ports.activity import Activity
 from migrator.ports.blocking import Blocking
 from migrator.ports.catalog import ChunkLists
 from migrator.ports.clock import Clock
+from migrator.ports.drivers import Driving
 from migrator.ports.filesystem import SourceFileSystem, TargetFileSystem
+from migrator.ports.lanes import BrickGuard, Lanes
 from migrator.ports.ledger import Ledger
 from migrator.ports.plans import PlanDocuments
 from migrator.ports.progress import Progress
 from migrator.ports.run_files import RunDirectory
-from migrator.ports.streams import Engine, Executor
+from migrator.ports.streams import Executor
+from migrator.stages.run.confirmations import Confirmations
 from migrator.stages.run.shared_call import SharedCall
+
+_CONFIRMATIONS = 64
+"""How many attempts may wait for their confirmation: what a crash makes a run copy again at most."""
 
 LOG = logging.getLogger("migrator.run")
 
@@ -34,8 +40,9 @@ class World:
 
     source: SourceFileSystem
     target: TargetFileSystem
-    engine: Engine
-    executor: Executor
+    lanes: Lanes
+    bricks: BrickGuard | None
+    driving: Driving | None
     chunk_lists: ChunkLists
     documents: PlanDocuments
     ledger: Ledger
@@ -44,6 +51,11 @@ class World:
     activity: Activity
     blocking: Blocking
     tokens: Callable[[], str]
+
+    @property
+    def own_host(self) -> str:
+        """This machine, as the ledger names it."""
+        return self.lanes.all[0].host
 
 
 @dataclass(slots=True, kw_only=True)
@@ -90,6 +102,7 @@ class Tally:
         self.by_kind[chunk.kind] = self.by_kind.get(chunk.kind, 0) + 1
         if chunk.kind in (ChunkKind.FILES, ChunkKind.LINKS):
             self.files += files
+        if chunk.kind in (ChunkKind.FILES, ChunkKind.LINKS, ChunkKind.RANGES):
             self.size_bytes += size_bytes
 
 
@@ -97,6 +110,8 @@ class Tally:
 class PassUnderWay:
     """One pass over one batch in this run.
 
+    `doubtful_trees` are those that a driver has left in the middle: what lies on the target there proves nothing.
+    `syncs` are the calls that bring what was written on a host to the target's disks, by host.
     `known_io_errors` are source files that an earlier run could not read for EIO: they do not stop the pool again.
     """
 
@@ -108,12 +123,15 @@ class PassUnderWay:
     sync: SharedCall[None]
     health: SharedCall[HealthNow]
     known_io_errors: Mapping[bytes, FileProblem]
+    doubtful_trees: frozenset[bytes] = frozenset()
+    syncs: dict[str, SharedCall[None]] = field(default_factory=dict)
     tally: Tally = field(default_factory=Tally)
     trees_gone: set[bytes] = field(default_factory=set)
     failures: dict[int, int] = field(default_factory=dict)
     interruptions: dict[int, int] = field(default_factory=dict)
     unended: list[str] = field(default_factory=list)
     stop_found: tuple[StopReason, str] | None = None
+    confirmations: Confirmations = field(default_factory=lambda: Confirmations(_CONFIRMATIONS))
     workers: set[asyncio.Task[None]] = field(default_factory=set)
 
     @property
@@ -126,6 +144,18 @@ class PassUnderWay:
         """What was asked."""
         return self.invocation.request
 
+    def sync_of(self, executor: Executor) -> SharedCall[None]:
+        """The shared sync of the host where an executor runs its streams."""
+        if executor.host == self.world.own_host:
+            return self.sync
+        return self.syncs.setdefault(executor.host, SharedCall(executor.sync))
+
+    def abandon_calls(self) -> None:
+        """Nobody waits for syncs and looks any more. May be called again."""
+        self.health.abandon()
+        for call in (self.sync, *self.syncs.values()):
+            call.abandon()
+
     def stop(self, reason: StopReason, detail: str) -> None:
         """Stop the pool: no chunk is given out any more, and the other streams are ended. The first reason counts."""
         if self.stop_found is not None:
@@ -135,6 +165,7 @@ class PassUnderWay:
         self.invocation.say(EventKind.POOL_STOPPED, Severity.ERROR, f"batch {self.batch.number}", message)
         for worker in self.workers - {asyncio.current_task()}:
             worker.cancel()
+        self.confirmations.cancel()
 
     def explain_stop(self) -> Stopped | None:
         """Why the pool stopped, with the streams that could not be ended."""

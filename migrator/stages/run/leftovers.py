@@ -3,9 +3,10 @@
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 
-from migrator.decide.leftovers import is_leftover, is_stream_leftover, temporary_stem
+from migrator.decide.leftovers import is_leftover, is_stream_leftover, marks_name, part_name, temporary_marks
+from migrator.domain.entry import Entry
 from migrator.domain.errors import MigratorError, Refused
-from migrator.domain.paths import name, parent, show
+from migrator.domain.paths import join, name, parent, show
 from migrator.domain.states import ChunkState
 from migrator.domain.transfer import AttemptRecord
 from migrator.stages.run.context import LOG, Invocation, PassUnderWay, World
@@ -50,6 +51,25 @@ async def remove_before_stream(under_way: PassUnderWay, paths: Sequence[bytes]) 
     LOG.info("temporary files of earlier streams removed: %s", removed)
 
 
+async def remove_parts(under_way: PassUnderWay, paths: Sequence[bytes]) -> None:
+    """Remove what ranges have brought of these files: another engine copies them whole."""
+    world = under_way.world
+
+    def remove() -> None:
+        for path in paths:
+            for of_part in (part_name, marks_name):
+                part = join(parent(path), of_part(name(path)))
+                # What a look finds on the source is a user's; where the look fails it may be.
+                if look(world.source, part) is None and isinstance(look(world.target, part), Entry):
+                    _remove(world, part)
+
+    try:
+        if not (await under_way.health.begun_after_now()).doubts:
+            await world.blocking(remove, timeout_s=under_way.request.stall_timeout_s)
+    except TimeoutError:
+        LOG.warning("the target does not answer in time: parts of big files stay")
+
+
 def _remove_of_attempt(world: World, attempt: AttemptRecord) -> int:
     chunk = world.ledger.passes.chunk(attempt.chunk_id)
     if chunk.state is not ChunkState.RUNNING:
@@ -71,13 +91,13 @@ def _remove_of_attempt(world: World, attempt: AttemptRecord) -> int:
 def _find(world: World, paths: Sequence[bytes], looks_left_over: Looks) -> Iterator[bytes]:
     """Files of the target that look like temporary ones of these paths, and that a look does not find on the source."""
     listed = frozenset(paths)
-    stems: dict[bytes, set[bytes]] = {}
+    marks: dict[bytes, set[bytes]] = {}
     for path in paths:
-        stems.setdefault(parent(path), set()).add(temporary_stem(name(path)))
-    for directory, names in stems.items():
+        marks.setdefault(parent(path), set()).update(temporary_marks(name(path)))
+    for directory, marks_there in marks.items():
         for block in world.target.read_directory(directory):
             for entry in block.entries:
-                suspect = looks_left_over(name(entry.path), names) and entry.path not in listed
+                suspect = looks_left_over(name(entry.path), marks_there) and entry.path not in listed
                 # Where the look fails it cannot be told from a user's file: it stays.
                 if suspect and look(world.source, entry.path) is None:
                     yield entry.path

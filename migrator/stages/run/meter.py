@@ -14,7 +14,7 @@ from migrator.stages.run.context import PassUnderWay
 
 _RECENT_S = 60.0
 _POINTS = 600
-_CONTENT = (ChunkKind.FILES, ChunkKind.LINKS)
+_CONTENT = (ChunkKind.RANGES, ChunkKind.FILES, ChunkKind.LINKS)
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -24,6 +24,7 @@ class LiveStream:
     number: int
     attempt_id: int
     token: str
+    host: str
     chunk: ChunkRecord
     counters: Callable[[], StreamCounters]
     end: Callable[[], object]
@@ -59,6 +60,7 @@ class Meter:
         number: int,
         attempt_id: int,
         token: str,
+        host: str,
         chunk: ChunkRecord,
         counters: Callable[[], StreamCounters],
         end: Callable[[], object],
@@ -69,6 +71,7 @@ class Meter:
             number=number,
             attempt_id=attempt_id,
             token=token,
+            host=host,
             chunk=chunk,
             counters=counters,
             end=end,
@@ -186,7 +189,7 @@ class Meter:
         elapsed_s = now_s - stream.started_s
         return StreamProgress(
             stream=stream.number,
-            host=self._pass.world.executor.host,
+            host=stream.host,
             chunk=stream.chunk.number,
             tree=stream.chunk.tree,
             files=counters.files,

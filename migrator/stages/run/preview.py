@@ -51,7 +51,7 @@ def remaining(world: World, plan: Plan, batch: Batch) -> Remaining:
         sums[0] += 1
         by_kind[piece.kind] = by_kind.get(piece.kind, 0) + 1
         match piece.kind:
-            case ChunkKind.FILES:
+            case ChunkKind.FILES | ChunkKind.RANGES:
                 needs[piece.tree] = _plus(needs.get(piece.tree), piece)
                 sums[1] += piece.files
                 sums[2] += piece.size_bytes
@@ -59,7 +59,7 @@ def remaining(world: World, plan: Plan, batch: Batch) -> Remaining:
                 sums[1] += piece.files
             case ChunkKind.DIRECTORIES:
                 needs[piece.tree] = _plus(needs.get(piece.tree), piece)
-            case ChunkKind.DIRECTORY_TIMES:
+            case ChunkKind.DIRECTORY_TIMES | ChunkKind.TREE:
                 pass
     return Remaining(
         record=record,

@@ -1,12 +1,16 @@
 """After a crash: what is left of earlier streams is ended, their temporary files removed, their chunks given back."""
 
+import math
 from collections.abc import Sequence
 
 from migrator.decide.site_guards import health_problems
 from migrator.domain.errors import Refused
 from migrator.domain.events import EventKind, Severity
 from migrator.domain.states import AttemptState, ChunkState
+from migrator.domain.transfer import AttemptRecord
 from migrator.domain.units import several
+from migrator.ports.hosts import HostLost
+from migrator.ports.lanes import Lane
 from migrator.ports.ledger import SiteRecord
 from migrator.stages.run.context import Invocation, World
 from migrator.stages.run.guards import mount_findings
@@ -14,10 +18,13 @@ from migrator.stages.run.leftovers import remove_after_crash
 
 _ORPHAN_TRIES = 3
 _ORPHAN_PAUSE_S = 5.0
+LEASE_MARGIN_S = 15.0
+"""After its lease a host still has to end its streams (TERM, grace, KILL)."""
 
 
-async def recover(invocation: Invocation, site: SiteRecord) -> None:
-    """Bring every attempt that a crash left unfinished to its end. May be called again.
+async def recover(invocation: Invocation, site: SiteRecord, *, heard_at_s: float) -> None:
+    """Bring every attempt that a crash left unfinished to its end. May be called again. `heard_at_s` is when the run
+    before this one gave its last sign of life.
 
     Raises Refused where a process of one cannot be ended: its chunk must not be given out beside it. And before
     anything is removed where the mounts are not the expected ones or the source is not whole: a file that only seems
@@ -27,7 +34,7 @@ async def recover(invocation: Invocation, site: SiteRecord) -> None:
     unfinished = world.ledger.passes.unfinished_attempts()
     if not unfinished:
         return
-    stuck = await _end(world, [attempt.token for attempt in unfinished])
+    stuck = await _end_on_all_hosts(invocation, unfinished, heard_at_s)
     await _refuse_in_doubt(invocation, site)
     for attempt in unfinished:
         if attempt.token in stuck:
@@ -72,12 +79,49 @@ async def _refuse_in_doubt(invocation: Invocation, site: SiteRecord) -> None:
         )
 
 
-async def _end(world: World, tokens: Sequence[str]) -> Sequence[str]:
+async def _end_on_all_hosts(
+    invocation: Invocation, unfinished: Sequence[AttemptRecord], heard_at_s: float
+) -> Sequence[str]:
+    """The tokens of what cannot be ended. A host that cannot be reached ended its streams itself when its lease ran
+    out, provided that it is over: the run before this one has not been heard there since its last heartbeat.
+    """
+    world = invocation.world
+    by_host: dict[str, list[AttemptRecord]] = {}
+    for attempt in unfinished:
+        by_host.setdefault(attempt.host, []).append(attempt)
+    stuck: list[str] = []
+    for host, attempts in by_host.items():
+        lane = world.lanes.of_host(host)
+        tokens = [attempt.token for attempt in attempts]
+        last_s = max([heard_at_s, *(attempt.started_at_s for attempt in attempts)])
+        if lane is None:
+            _require_lease_over(invocation, host, last_s, "site.toml does not name it any more")
+            continue
+        try:
+            stuck += await _end(world, lane, tokens)
+        except HostLost as error:
+            _require_lease_over(invocation, host, last_s if lane.ends_by_lease else math.inf, error.message)
+    return stuck
+
+
+def _require_lease_over(invocation: Invocation, host: str, last_s: float, why: str) -> None:
+    left_s = last_s + invocation.request.lease_s + LEASE_MARGIN_S - invocation.world.clock.now_s()
+    if left_s <= 0:
+        return
+    when = f"in {left_s:.0f} s, or " if math.isfinite(left_s) else ""
+    raise Refused(
+        f"streams of an earlier run may still be at work on host {host}: {why}",
+        cause="the host cannot be reached; it ends them by itself when its lease runs out, or its job ends",
+        hint=f"run the same command again {when}when the host, or the batch system, answers",
+    )
+
+
+async def _end(world: World, lane: Lane, tokens: Sequence[str]) -> Sequence[str]:
     left: Sequence[str] = tokens
     for number in range(_ORPHAN_TRIES):
         if number:
             await world.clock.sleep(_ORPHAN_PAUSE_S)
-        left = await world.executor.end_orphans(left)
+        left = await lane.end_orphans(left)
         if not left:
             break
     return left

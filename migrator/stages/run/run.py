@@ -13,13 +13,14 @@ from migrator.ports.activity import Activity
 from migrator.ports.blocking import Blocking
 from migrator.ports.catalog import ChunkLists
 from migrator.ports.clock import Clock
+from migrator.ports.drivers import Driving
 from migrator.ports.filesystem import SourceFileSystem, TargetFileSystem
+from migrator.ports.lanes import BrickGuard, Lanes
 from migrator.ports.ledger import Ledger, SiteRecord
 from migrator.ports.locks import Locks
 from migrator.ports.plans import PlanDocuments
 from migrator.ports.progress import Progress
 from migrator.ports.run_files import RunDirectory, RunFiles
-from migrator.ports.streams import Engine, Executor
 from migrator.stages.run.context import LOG, Invocation, World
 from migrator.stages.run.guards import find_problems, read_plan
 from migrator.stages.run.preview import remaining
@@ -34,8 +35,9 @@ async def run_batches(
     *,
     source: SourceFileSystem,
     target: TargetFileSystem,
-    engine: Engine,
-    executor: Executor,
+    lanes: Lanes,
+    bricks: BrickGuard | None,
+    driving: Driving | None,
     chunk_lists: ChunkLists,
     documents: PlanDocuments,
     ledger: Ledger,
@@ -58,8 +60,9 @@ async def run_batches(
     world = World(
         source=source,
         target=target,
-        engine=engine,
-        executor=executor,
+        lanes=lanes,
+        bricks=bricks,
+        driving=driving,
         chunk_lists=chunk_lists,
         documents=documents,
         ledger=ledger,
@@ -75,12 +78,15 @@ async def run_batches(
         return await _preview(world, request, plan, site, batches)
     purpose = f"run of batch {', '.join(str(batch.number) for batch in batches)} of plan {plan.name}"
     with locks.hold(VERB, purpose), files.open(VERB, clock.now_s()) as directory:
+        earlier = ledger.runs.latest(VERB)
         run_id = ledger.runs.start(verb=VERB, pid=request.pid, at_s=clock.now_s(), directory=directory.path)
         invocation = Invocation(world=world, request=request, run_id=run_id, directory=directory)
         exit_code = ExitCode.FAILED
         try:
             async with _heartbeat(invocation):
-                summary = await _copy(invocation, plan, site, batches, directory)
+                summary = await _copy(
+                    invocation, plan, site, batches, directory, heard_at_s=earlier.heartbeat_at_s if earlier else 0.0
+                )
             exit_code = summary.exit_code
         except asyncio.CancelledError:
             exit_code = ExitCode.INTERRUPTED
@@ -100,12 +106,18 @@ async def run_batches(
 
 
 async def _copy(
-    invocation: Invocation, plan: Plan, site: SiteRecord, batches: list[Batch], directory: RunDirectory
+    invocation: Invocation,
+    plan: Plan,
+    site: SiteRecord,
+    batches: list[Batch],
+    directory: RunDirectory,
+    *,
+    heard_at_s: float,
 ) -> RunSummary:
     numbers = ", ".join(str(batch.number) for batch in batches)
     subject = f"plan {plan.name}"
     invocation.say(EventKind.RUN_STARTED, Severity.INFO, subject, f"run of batch {numbers} of plan {plan.name}")
-    await recover(invocation, site)
+    await recover(invocation, site, heard_at_s=heard_at_s)
     done: list[BatchSummary] = []
     for batch in batches:
         summary = await SeedPass(invocation=invocation, plan=plan, site=site, batch=batch).run()

@@ -1,6 +1,7 @@
 """The seed pass over one batch: guards, steps in their order, and the closing look."""
 
 import errno
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from migrator.decide.site_guards import health_problems
@@ -13,15 +14,18 @@ from migrator.domain.paths import show
 from migrator.domain.plan import Batch, Plan
 from migrator.domain.run import BatchSummary
 from migrator.domain.site import TargetCapabilities
-from migrator.domain.states import CHUNK_ORDER, BatchState, PassKind, PassState
+from migrator.domain.states import CHUNK_ORDER, BatchState, ChunkKind, PassKind, PassState
 from migrator.domain.transfer import StopReason
 from migrator.domain.units import several
+from migrator.ports.drivers import DriverResult
 from migrator.ports.ledger import PassRecord, SiteRecord
 from migrator.stages.run.context import HealthNow, Invocation, PassUnderWay
+from migrator.stages.run.drive import doubtful_trees, run_driver_step, say_second_look
 from migrator.stages.run.guards import find_problems, mount_findings, refuse
 from migrator.stages.run.looking import look
 from migrator.stages.run.pool import run_step
 from migrator.stages.run.preview import Remaining, remaining
+from migrator.stages.run.routes import Routes
 from migrator.stages.run.shared_call import SharedCall
 
 
@@ -48,18 +52,21 @@ class SeedPass:
         await self._make_trees()
         record = self._start(left)
         under_way = self._under_way(record, capabilities, health)
+        routes = self._routes()
         started_s = world.clock.monotonic_s()
         whole = False
         try:
-            for kind in CHUNK_ORDER:
-                if under_way.stop_found is None:
-                    await run_step(under_way, kind)
+            driven = await self._drive(under_way)
+            await self._copy_chunks(under_way, routes)
+            if driven is not None and world.driving is not None:
+                say_second_look(under_way, world.driving, driven)
             if under_way.stop_found is None:
                 await self._look_again(under_way)
             whole = under_way.stop_found is None
         finally:
-            under_way.sync.abandon()
-            under_way.health.abandon()
+            await under_way.confirmations.end()
+            under_way.abandon_calls()
+            routes.abandon()
             # Also after a cancellation and an error: what goes on later says so in the ledger.
             self._close(under_way, whole=whole)
         summary = self._summary(under_way, world.clock.monotonic_s() - started_s)
@@ -159,6 +166,45 @@ class SeedPass:
             sync=SharedCall(sync),
             health=SharedCall(health),
             known_io_errors=known,
+        )
+
+    async def _drive(self, under_way: PassUnderWay) -> DriverResult | None:
+        """Let a driver copy whole trees first, where one was asked for."""
+        driving = under_way.world.driving
+        result = None if driving is None else await run_driver_step(under_way, driving)
+        under_way.doubtful_trees = doubtful_trees(under_way)
+        return result
+
+    async def _copy_chunks(self, under_way: PassUnderWay, routes: Routes) -> None:
+        """All kinds in their order. A kind begins when the streams of the one before have ended; but big files are put
+        in place when every range of them is confirmed (a range that is not was read while its brick could not be
+        trusted, and the file would not be looked at again), and the times of directories, which change with every file,
+        are set when everything else is. What is not confirmed is copied again, and so all the rest after it.
+        """
+        in_place = CHUNK_ORDER.index(ChunkKind.RANGES) + 1
+        parts, (*whole, times) = CHUNK_ORDER[:in_place], CHUNK_ORDER[in_place:]
+        passes = under_way.world.ledger.passes
+
+        async def run(kinds: Sequence[ChunkKind]) -> None:
+            while under_way.stop_found is None:
+                for kind in kinds:
+                    if under_way.stop_found is None:
+                        await run_step(under_way, routes, kind)
+                await under_way.confirmations.settled()
+                if not any(passes.pending(under_way.pass_id, kind.value, 1) for kind in kinds):
+                    return
+
+        for kinds in (parts, whole, (times,)):
+            await run(kinds)
+
+    def _routes(self) -> Routes:
+        world = self.invocation.world
+        scan = next((scan for scan in world.ledger.scans.all() if scan.name == self.plan.catalog), None)
+        return Routes(
+            invocation=self.invocation,
+            lanes=world.lanes.all,
+            guard=world.bricks,
+            catalog_fingerprint=scan.health_fingerprint if scan else "",
         )
 
     async def _look_again(self, under_way: PassUnderWay) -> None:

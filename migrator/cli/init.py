@@ -1,21 +1,17 @@
-"""Before anything moves: `init` and `doctor`."""
+"""`init`: the site is recorded."""
 
 import os
 import uuid
 from collections.abc import Sequence
-from contextlib import ExitStack
 from pathlib import Path
 
 import click
 
 from migrator import bootstrap
-from migrator.adapters.output.finding_document import finding_document
-from migrator.cli.context import Invocation, open_site, run_to_end, verb
+from migrator.cli.context import Invocation, open_site, verb
 from migrator.cli.documents import init_document
 from migrator.cli.present import present
 from migrator.domain.errors import ExitCode, UsageError
-from migrator.domain.finding import FindingStatus
-from migrator.stages.doctor import DoctorWorld, examine
 from migrator.stages.init import InitRequest, draft_site, make_state_directory, record_site, site_of, write_site_file
 from migrator.stages.init_guards import check_new_site, refuse_misplaced
 
@@ -86,31 +82,3 @@ def init_command(
             )
     present(invocation, result, init_document(result))
     return ExitCode.DONE
-
-
-@click.command("doctor")
-@verb
-def doctor_command(invocation: Invocation) -> ExitCode:
-    """Preflight: every finding with its fix; probes what the target keeps of a file, and records it."""
-    wiring = bootstrap.Wiring(open_site(invocation))
-    with ExitStack() as stack:
-        source, target = stack.enter_context(wiring.source()), stack.enter_context(wiring.target())
-        there = wiring.site.ledger_file.exists()
-        world = DoctorWorld(
-            site=wiring.site,
-            source=source,
-            target=target,
-            ledger=stack.enter_context(wiring.ledger()) if there else None,
-            processes=wiring.processes,
-            clock=wiring.clock,
-            blocking=wiring.blocking(),
-            mounts=bootstrap.mounts(),
-            confinement_problem=wiring.executor().problem,
-        )
-        findings = run_to_end(examine(world), when_interrupted="run `migrator doctor` again")
-    present(invocation, findings, finding_document(findings))
-    failed = any(finding.status is FindingStatus.FAILURE for finding in findings)
-    return ExitCode.FAILED if failed else ExitCode.DONE
-
-
-COMMANDS = (init_command, doctor_command)

@@ -1,4 +1,4 @@
-"""How far it is: `status` and `report`. They read the ledger and disturb nothing."""
+"""`report`: the status with its history and its proofs. It reads the ledger and disturbs nothing."""
 
 from pathlib import Path
 
@@ -6,36 +6,21 @@ import click
 
 from migrator import bootstrap
 from migrator.adapters.output.document import Document
-from migrator.adapters.output.html import to_html
 from migrator.adapters.output.json_form import to_json
 from migrator.adapters.output.markdown import to_markdown
 from migrator.adapters.output.report_document import report_document
-from migrator.adapters.output.status_document import status_document
 from migrator.cli.context import Invocation, open_site, verb
+from migrator.cli.options import plan_option
 from migrator.cli.present import present
 from migrator.domain.errors import ExitCode, MigratorError
 from migrator.domain.report import ReportFacts
 from migrator.stages.report import read_report
-from migrator.stages.status import read_status
 
 _ROWS_ON_TERMINAL = 20
-_PLAN_OPTION = click.option("--plan", "plan_name", metavar="NAME", help="The plan (default: the latest).")
-
-
-@click.command("status")
-@_PLAN_OPTION
-@verb
-def status_command(invocation: Invocation, plan_name: str | None) -> ExitCode:
-    """How far the migration is, now; works beside a run."""
-    wiring = bootstrap.Wiring(open_site(invocation))
-    with wiring.ledger(read_only=True) as ledger:
-        status = read_status(ledger, now_s=wiring.clock.now_s(), plan=plan_name, is_gone=bootstrap.process_is_gone)
-    present(invocation, status, status_document(status))
-    return ExitCode.DONE
 
 
 @click.command("report")
-@_PLAN_OPTION
+@plan_option
 @click.option(
     "--output",
     type=click.Path(path_type=Path, file_okay=False),
@@ -62,6 +47,9 @@ def report_command(invocation: Invocation, plan_name: str | None, output: Path |
 
 
 def _write(directory: Path, facts: ReportFacts, document: Document) -> None:
+    # With its template engine, the form that takes the longest to load; only this option asks for it.
+    from migrator.adapters.output.html import to_html  # noqa: PLC0415
+
     forms = {"report.html": to_html(document), "report.md": to_markdown(document), "report.json": to_json(facts)}
     try:
         directory.mkdir(parents=True, exist_ok=True)
@@ -71,6 +59,3 @@ def _write(directory: Path, facts: ReportFacts, document: Document) -> None:
         raise MigratorError(
             f"the report cannot be written to {directory}: {error.strerror}", hint="name another directory"
         ) from error
-
-
-COMMANDS = (status_command, report_command)

@@ -5,34 +5,33 @@ import os
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from migrator.adapters.catalog.manifest import ManifestDirectories
-from migrator.adapters.catalog.store import CatalogDirectories
-from migrator.adapters.catalog.usage import CatalogQueryFiles
 from migrator.adapters.clock import SystemClock
-from migrator.adapters.engines.rsync import RsyncEngine
-from migrator.adapters.engines.rsync_program import ask, locate
-from migrator.adapters.executors.activity import ProcActivity
-from migrator.adapters.executors.local import LocalExecutor
-from migrator.adapters.executors.proc import was_at_work
-from migrator.adapters.executors.process import LocalProcesses
 from migrator.adapters.executors.threads import DaemonExecutor, DaemonThreads
-from migrator.adapters.filesystems.gluster import GlusterCommands, GlusterSource
-from migrator.adapters.filesystems.mountinfo import read_mounts
-from migrator.adapters.filesystems.posix import PosixSource
-from migrator.adapters.filesystems.target import MountedTarget
 from migrator.adapters.ledger.locks import FlockLocks
-from migrator.adapters.ledger.sqlite import SqliteLedger, open_ledger
-from migrator.adapters.output.run_files import DirectoryRunFiles
-from migrator.adapters.plans.chunk_lists import ChunkListFiles
-from migrator.adapters.plans.documents import PlanFiles
 from migrator.config.site import Site
-from migrator.domain.errors import ToolFailed, UsageError
+from migrator.domain.errors import UsageError
 from migrator.domain.mounts import Mount
 from migrator.domain.site import TargetCapabilities
 from migrator.ports.clock import Clock
 from migrator.ports.processes import Processes
+
+if TYPE_CHECKING:
+    from migrator.adapters.catalog.manifest import ManifestDirectories
+    from migrator.adapters.catalog.store import CatalogDirectories
+    from migrator.adapters.catalog.usage import CatalogQueryFiles
+    from migrator.adapters.executors.activity import ProcActivity
+    from migrator.adapters.executors.local import LocalExecutor
+    from migrator.adapters.filesystems.gluster import GlusterSource
+    from migrator.adapters.filesystems.posix import PosixSource
+    from migrator.adapters.filesystems.target import MountedTarget
+    from migrator.adapters.ledger.sqlite import SqliteLedger
+    from migrator.adapters.output.run_files import DirectoryRunFiles
+    from migrator.adapters.plans.chunk_lists import ChunkListFiles
+    from migrator.adapters.plans.documents import PlanFiles
 
 
 def clock() -> Clock:
@@ -42,6 +41,8 @@ def clock() -> Clock:
 
 def processes() -> Processes:
     """The programs of this machine."""
+    from migrator.adapters.executors.process import LocalProcesses
+
     return LocalProcesses()
 
 
@@ -52,11 +53,15 @@ def let_no_thread_hold(loop: asyncio.AbstractEventLoop) -> None:
 
 def mounts() -> tuple[Mount, ...]:
     """What is mounted on this machine, now. Raises OSError."""
+    from migrator.adapters.filesystems.mountinfo import read_mounts
+
     return read_mounts()
 
 
 def process_is_gone(pid: int, at_s: float) -> bool:
     """Whether the process that had this pid at that time is not on this machine any more."""
+    from migrator.adapters.executors.proc import was_at_work
+
     return not was_at_work(pid, at_s)
 
 
@@ -66,12 +71,19 @@ def new_token() -> str:
 
 
 class Wiring:
-    """The adapters of one site, made when they are asked for. File systems are opened anew for every call."""
+    """The adapters of one site, made when they are asked for. File systems are opened anew for every call.
+
+    They are also loaded then, with their libraries: no verb waits for those of others.
+    """
 
     def __init__(self, site: Site) -> None:
         self.site = site
         self.clock = clock()
-        self.processes = processes()
+
+    @cached_property
+    def processes(self) -> Processes:
+        """The programs of this machine."""
+        return processes()
 
     @property
     def source_root(self) -> bytes:
@@ -88,8 +100,10 @@ class Wiring:
         """Where queries spill what does not fit into memory."""
         return self.site.site.state_dir / "tmp"
 
-    def ledger(self, *, create: bool = False, read_only: bool = False) -> SqliteLedger:
+    def ledger(self, *, create: bool = False, read_only: bool = False) -> "SqliteLedger":
         """The ledger; the caller closes it. Raises UsageError where there is none."""
+        from migrator.adapters.ledger.sqlite import open_ledger
+
         return open_ledger(self.site.ledger_file, create=create, read_only=read_only)
 
     def locks(self) -> FlockLocks:
@@ -97,73 +111,87 @@ class Wiring:
         return FlockLocks(self.site.site.state_dir / "locks", self.clock)
 
     @contextmanager
-    def source(self) -> Iterator[PosixSource | GlusterSource]:
-        """The source, for the length of the block."""
-        section = self.site.source
-        filesystem: PosixSource | GlusterSource
-        if section.kind == "gluster":
-            if section.volume is None:
-                raise UsageError("[source] volume is missing", hint="name the Gluster volume in site.toml")
-            commands = GlusterCommands(self.processes, self.clock, volume=section.volume, gluster=section.gluster)
-            filesystem = GlusterSource(self.source_root, commands, volume=section.volume)
-        else:
-            filesystem = PosixSource(self.source_root)
+    def source(self) -> "Iterator[PosixSource | GlusterSource]":
+        """The source, for the length of the block. Raises UsageError."""
+        filesystem = self._gluster_source() if self.site.source.kind == "gluster" else self._posix_source()
         try:
             yield filesystem
         finally:
             filesystem.close()
 
+    def _posix_source(self) -> "PosixSource":
+        from migrator.adapters.filesystems.posix import PosixSource
+
+        return PosixSource(self.source_root)
+
+    def _gluster_source(self) -> "GlusterSource":
+        from migrator.adapters.filesystems.gluster import GlusterCommands, GlusterSource
+
+        section = self.site.source
+        if section.volume is None:
+            raise UsageError("[source] volume is missing", hint="name the Gluster volume in site.toml")
+        commands = GlusterCommands(self.processes, self.clock, volume=section.volume, gluster=section.gluster)
+        return GlusterSource(self.source_root, commands, volume=section.volume)
+
     @contextmanager
-    def target(self, capabilities: TargetCapabilities | None = None) -> Iterator[MountedTarget]:
+    def target(self, capabilities: TargetCapabilities | None = None) -> "Iterator[MountedTarget]":
         """The target, for the length of the block; `capabilities` as the ledger has them."""
+        from migrator.adapters.filesystems.target import MountedTarget
+
         filesystem = MountedTarget(self.target_root, capabilities)
         try:
             yield filesystem
         finally:
             filesystem.close()
 
-    def catalogs(self) -> CatalogDirectories:
+    def catalogs(self) -> "CatalogDirectories":
         """The catalogs, for writing."""
+        from migrator.adapters.catalog.store import CatalogDirectories
+
         return CatalogDirectories(self.site.catalogs_dir, temp_dir=self.temp_dir)
 
-    def catalog_queries(self) -> CatalogQueryFiles:
+    def catalog_queries(self) -> "CatalogQueryFiles":
         """The catalogs, for planning."""
+        from migrator.adapters.catalog.usage import CatalogQueryFiles
+
         return CatalogQueryFiles(self.site.catalogs_dir, temp_dir=self.temp_dir)
 
-    def manifests(self) -> ManifestDirectories:
+    def manifests(self) -> "ManifestDirectories":
         """The manifests."""
+        from migrator.adapters.catalog.manifest import ManifestDirectories
+
         return ManifestDirectories(self.site.manifests_dir, catalogs_dir=self.site.catalogs_dir, temp_dir=self.temp_dir)
 
-    def plans(self, site_id: str | None) -> PlanFiles:
+    def plans(self, site_id: str | None) -> "PlanFiles":
         """The plan documents; `site_id` None: of any site, for looking at them."""
+        from migrator.adapters.plans.documents import PlanFiles
+
         return PlanFiles(self.site.site.plans_dir, site_id=site_id)
 
-    def chunk_lists(self) -> ChunkListFiles:
+    def chunk_lists(self) -> "ChunkListFiles":
         """The chunk lists beside the plans, and those of split chunks."""
+        from migrator.adapters.plans.chunk_lists import ChunkListFiles
+
         return ChunkListFiles(self.site.site.plans_dir, splits_dir=self.site.site.state_dir / "splits")
 
-    def run_files(self) -> DirectoryRunFiles:
+    def run_files(self) -> "DirectoryRunFiles":
         """Run directories."""
+        from migrator.adapters.output.run_files import DirectoryRunFiles
+
         return DirectoryRunFiles(self.site.runs_dir)
 
-    def activity(self) -> ProcActivity:
+    def activity(self) -> "ProcActivity":
         """Whether streams still do something."""
+        from migrator.adapters.executors.activity import ProcActivity
+
         return ProcActivity()
 
     def blocking(self) -> DaemonThreads:
         """Threads for calls that may hang in the kernel."""
         return DaemonThreads()
 
-    def executor(self) -> LocalExecutor:
+    def executor(self) -> "LocalExecutor":
         """Streams on this machine."""
-        return LocalExecutor(self.processes, source_root=self.source_root, target_root=self.target_root)
+        from migrator.adapters.executors.local import LocalExecutor
 
-    async def engine(self, name: str) -> RsyncEngine:
-        """The engine of that name. Raises UsageError for one that this version has not, ToolFailed."""
-        if name != "rsync":
-            raise UsageError(f"this version has no engine {name!r}", hint="use `--engine rsync`, or leave it out")
-        program = locate("rsync")
-        features = await ask(self.processes, program)
-        if problem := features.problem():
-            raise ToolFailed(problem, hint="install a newer rsync; `migrator doctor` lists what is needed")
-        return RsyncEngine(program=program, features=features, privileged=os.geteuid() == 0)
+        return LocalExecutor(self.processes, source_root=self.source_root, target_root=self.target_root)

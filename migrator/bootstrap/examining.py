@@ -1,0 +1,34 @@
+"""What `doctor` looks at beyond this machine: the hosts of site.toml, and the programs that are sent there."""
+
+from migrator.adapters.engines.driver_programs import locate_fpsync, locate_parsyncfp2
+from migrator.adapters.executors.host_room import look_at_room
+from migrator.adapters.executors.host_roots import look_at_roots
+from migrator.adapters.executors.site_hosts import names
+from migrator.adapters.filesystems.gluster import GlusterSource
+from migrator.adapters.filesystems.posix import PosixSource
+from migrator.adapters.native.program import PROGRAM_NAME, NativeProgram, native_program
+from migrator.bootstrap.scanning import site_hosts
+from migrator.config.site import Site
+from migrator.stages.host_examination import CompiledProgram, HostWorld
+
+
+def host_world(site: Site, source: PosixSource | GlusterSource) -> HostWorld:
+    """The hosts of the site; who examines them closes them. Raises UsageError."""
+    native = native_program()
+    return HostWorld(
+        hosts=site_hosts(site),
+        sections={name: section for section in site.source.hosts for name in names(section.name)},
+        volume=source if isinstance(source, GlusterSource) else None,
+        compiled=(
+            CompiledProgram(name=PROGRAM_NAME, architecture=native.architecture, read=native.content)
+            if isinstance(native, NativeProgram)
+            else native.reason
+        ),
+        look_at_roots=look_at_roots,
+        look_at_room=look_at_room,
+    )
+
+
+def find_driver(engine: str) -> object:
+    """What an engine that is a driver needs. Raises ToolFailed."""
+    return locate_fpsync() if engine == "fpsync" else locate_parsyncfp2()

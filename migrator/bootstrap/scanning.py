@@ -1,0 +1,55 @@
+"""What a scan of bricks is made of: the volume, and the walkers on the hosts that site.toml names."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from migrator.adapters.bricks import walker_program
+from migrator.adapters.bricks.walks import HostBrickWalks, WalkPrograms
+from migrator.adapters.executors.local_host import LocalHost
+from migrator.adapters.executors.site_hosts import HostSpec, SiteHosts, expand
+from migrator.adapters.filesystems.gluster import GlusterSource
+from migrator.adapters.filesystems.posix import PosixSource
+from migrator.adapters.native.program import NativeProgram, native_program
+from migrator.config.site import Site
+from migrator.stages.scan import Bricks
+
+
+def site_hosts(site: Site) -> SiteHosts:
+    """The hosts of site.toml, each reached at first use; the caller closes them. Raises UsageError."""
+    return SiteHosts(expand(_specs(site)), local=lambda name: LocalHost(name=name), lease_s=site.transfer.lease_s)
+
+
+@asynccontextmanager
+async def bricks(site: Site, source: PosixSource | GlusterSource) -> AsyncIterator[Bricks | None]:
+    """The bricks of the source, for the length of the block; None where it has none. Raises UsageError."""
+    if not isinstance(source, GlusterSource):
+        yield None
+        return
+    hosts = site_hosts(site)
+    pythons = {name: spec.python for name, spec in expand(_specs(site)).items()}
+    try:
+        walks = HostBrickWalks(
+            hosts,
+            await asyncio.to_thread(walk_programs),
+            names=tuple(hosts.names),
+            pythons=lambda host: pythons.get(host, "python3"),
+        )
+        yield Bricks(volume=source, walks=walks)
+    finally:
+        await hosts.close()
+
+
+def walk_programs() -> WalkPrograms:
+    """The compiled walker, where the installation has one, and the Python one. Blocking."""
+    native = native_program()
+    if isinstance(native, NativeProgram):
+        return WalkPrograms(python=walker_program(), native=native.content(), native_architecture=native.architecture)
+    return WalkPrograms(python=walker_program())
+
+
+def _specs(site: Site) -> dict[str, HostSpec]:
+    return {
+        section.name: HostSpec(ssh=section.ssh, options=section.options, python=section.python)
+        for section in site.source.hosts
+    }

@@ -1,0 +1,280 @@
+"""Where streams run: lanes over this machine, over the brick servers, over the nodes of a batch system."""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from migrator.adapters.engines.direct import DirectEngine
+from migrator.adapters.engines.driver_programs import locate_fpsync, locate_parsyncfp2
+from migrator.adapters.engines.driver_states import DriverDirectories
+from migrator.adapters.engines.fpsync import Fpsync
+from migrator.adapters.engines.parsyncfp2 import Parsyncfp2
+from migrator.adapters.engines.rsync import RsyncEngine
+from migrator.adapters.engines.rsync_program import ask
+from migrator.adapters.engines.settling import SCRIPT_FILE, NativeSettling, PythonSettling
+from migrator.adapters.executors.host_executor import HostExecutor
+from migrator.adapters.executors.host_roots import look_at_roots
+from migrator.adapters.executors.local import LocalExecutor
+from migrator.adapters.executors.local_host import LocalHost
+from migrator.adapters.executors.process import LocalProcesses
+from migrator.adapters.executors.site_hosts import names
+from migrator.adapters.executors.slurm_hosts import SlurmHosts
+from migrator.adapters.executors.system import SystemExecutor
+from migrator.adapters.filesystems.gluster import GlusterSource
+from migrator.adapters.filesystems.posix import PosixSource
+from migrator.adapters.native.program import PROGRAM_NAME, NativeProgram, native_program
+from migrator.bootstrap.scanning import site_hosts
+from migrator.config.site import Site
+from migrator.decide.engine_choice import DIRECT, DRIVERS
+from migrator.decide.host_roots import brick_problem, target_problem
+from migrator.decide.scan_way import times_from_mdata
+from migrator.domain.brick import VolumeState
+from migrator.domain.errors import ToolFailed
+from migrator.ports.drivers import Driver, Driving
+from migrator.ports.hosts import Host
+from migrator.ports.lanes import BrickRefused, Lane, Way
+from migrator.ports.ledger import SiteRecord
+from migrator.ports.streams import BrickRules, Engine, Settler
+from migrator.stages.run.brick_guard import VolumeGuard
+from migrator.stages.run.lanes import HostLane, LaneSet, MakeWay, MoverLane
+
+OWN_HOST = "localhost"
+Volume = Callable[[], Awaitable[VolumeState]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Places:
+    """What streams of one host read (but for bricks) and write there."""
+
+    source: bytes
+    target: bytes
+    own: bool = False
+
+
+class WayMaker:
+    """Makes the ways of hosts: proves what lies at their roots, and finds the engines that each has."""
+
+    def __init__(self, site: Site, *, known: SiteRecord | None, volume: Volume) -> None:
+        self._site = site
+        self._source = known.source if known else None
+        self._target = known.target if known else None
+        self._volume = volume
+        self._state: VolumeState | None = None
+        self._asking = asyncio.Lock()
+
+    async def way(self, host: Host, brick: str | None, places: Places) -> Way:
+        """Raises HostLost, and ToolFailed where nothing can be copied there."""
+        source = places.source if brick is None else _path_of(brick)
+        if not places.own:
+            await self._prove(host, brick, places)
+        engines = await self._engines(host, own=places.own)
+        executor = (
+            LocalExecutor(host.processes, source_root=source, target_root=places.target, host=host.name)
+            if places.own
+            else HostExecutor(host, source_root=source, target_root=places.target)
+        )
+        by_name = {engine.name: engine for engine in engines}
+        if brick is None:
+            return Way(executor=executor, engines=by_name)
+        return Way(
+            executor=executor,
+            engines=by_name,
+            brick=BrickRules(times_from_mdata=times_from_mdata(await self._volume_state())),
+            settler=await _settler(host, by_name, source, places),
+        )
+
+    async def _prove(self, host: Host, brick: str | None, places: Places) -> None:
+        """An empty directory is no target, and not every directory is a brick."""
+        python = (await host.identity()).python
+        roots = await look_at_roots(
+            host.processes, python=python, target=places.target, brick=b"" if brick is None else _path_of(brick)
+        )
+        problem = target_problem(self._target, roots, os.fsdecode(places.target))
+        if problem is None and brick is None:
+            roots = await look_at_roots(host.processes, python=python, target=places.source, brick=b"")
+            problem = target_problem(self._source, roots, os.fsdecode(places.source), where="the source")
+        if problem is not None:
+            raise ToolFailed(problem, hint="see `migrator doctor`")
+        if brick is not None and (problem := brick_problem((await self._volume_state()).volume_id, roots, brick)):
+            raise BrickRefused(problem, hint="see `migrator doctor`")
+
+    async def _engines(self, host: Host, *, own: bool) -> list[Engine]:
+        facts = await host.identity()
+        privileged = facts.effective_uid == 0
+        engines: list[Engine] = []
+        found = native_program()
+        if isinstance(found, NativeProgram) and found.architecture == facts.architecture:
+            placed = found.path if own else await host.place(PROGRAM_NAME, await asyncio.to_thread(found.content))
+            digest = self._site.transfer.digest != "none"
+            engines.append(DirectEngine(program=placed, privileged=privileged, digest=digest))
+        rsync = await host.find("rsync")
+        if rsync is not None:
+            features = await ask(host.processes, rsync)
+            if (problem := features.problem()) is None:
+                engines.append(RsyncEngine(program=rsync, features=features, privileged=privileged))
+            elif not engines:
+                raise ToolFailed(f"host {host.name}: {problem}", hint="install a newer rsync there")
+        if not engines:
+            raise ToolFailed(
+                f"host {host.name} has no rsync, and the compiled program does not run there",
+                hint="install rsync there; `migrator doctor` lists what is needed",
+            )
+        return engines
+
+    async def _volume_state(self) -> VolumeState:
+        async with self._asking:
+            if self._state is None:
+                self._state = await self._volume()
+            return self._state
+
+
+def brick_guard(source: PosixSource | GlusterSource) -> VolumeGuard | None:
+    """Who judges whether bricks may be read; None where the source has none."""
+    return VolumeGuard(source) if isinstance(source, GlusterSource) else None
+
+
+def driving(site: Site, engine: str) -> Driving | None:
+    """The driver that was asked for; None for engines that copy chunks. Raises ToolFailed where it is missing."""
+    if engine not in DRIVERS:
+        return None
+    privileged = os.geteuid() == 0
+    driver: Driver = (
+        Fpsync(locate_fpsync(), privileged=privileged)
+        if engine == "fpsync"
+        else Parsyncfp2(locate_parsyncfp2(), privileged=privileged)
+    )
+    executor = SystemExecutor(
+        LocalProcesses(),
+        source_root=os.fsencode(site.source.mount),
+        target_root=os.fsencode(site.target.root),
+        host=OWN_HOST,
+    )
+    return Driving(
+        driver=driver,
+        executor=executor,
+        states=DriverDirectories(site.site.state_dir / "drivers"),
+        part_files=site.transfer.chunk_files,
+        part_bytes=site.transfer.chunk_size_bytes,
+    )
+
+
+@asynccontextmanager
+async def lanes_of(
+    site: Site,
+    source: PosixSource | GlusterSource,
+    known: SiteRecord | None,
+    *,
+    jobs: int | None,
+    engine: str,
+) -> AsyncIterator[LaneSet]:
+    """The lanes of a run: the mount's first, then one for each brick server that has the target. `jobs` as asked for on
+    the command line counts for every host. `known` is the site as the ledger has it.
+
+    After a driver everything is compared through the mount: times on a brick are not those that the driver has set.
+    """
+    own, hosts = LocalHost(name=OWN_HOST), site_hosts(site)
+
+    async def volume() -> VolumeState:
+        if not isinstance(source, GlusterSource):
+            raise ToolFailed("the source has no bricks")
+        return await source.state_for_bricks()
+
+    maker = WayMaker(site, known=known, volume=volume)
+    target = os.fsencode(site.target.root)
+    mount = Places(source=os.fsencode(site.source.mount), target=target, own=True)
+    movers = _movers(site, known, jobs) if site.transfer.movers == "slurm" and engine not in DRIVERS else None
+    found: list[Lane] = [
+        HostLane(
+            OWN_HOST,
+            # Where nodes are there to move data, this machine only watches.
+            jobs=0 if movers else jobs or site.transfer.jobs,
+            reads_mount=True,
+            hosts=OneHost(own),
+            make_way=_make(maker, mount),
+        )
+    ]
+    if movers is not None:
+        on_nodes = Places(
+            source=os.fsencode(site.slurm.source or site.source.mount),
+            target=target if site.slurm.target is None else os.fsencode(site.slurm.target / site.target.path),
+        )
+        streams = jobs or site.slurm.jobs or site.transfer.jobs
+        found += [
+            MoverLane(name, jobs=streams, movers=movers, make_way=_make(maker, on_nodes)) for name in movers.names
+        ]
+    brick_hosts = () if site.source.via == "mount" or engine in DRIVERS else site.source.hosts
+    sections = [(name, section) for section in brick_hosts for name in names(section.name)]
+    for name, section in sections:
+        if section.target is None:
+            continue
+        there = Places(source=b"", target=os.fsencode(section.target / site.target.path))
+        found.append(
+            HostLane(
+                name,
+                jobs=jobs or section.jobs or site.transfer.jobs,
+                reads_mount=False,
+                hosts=hosts,
+                make_way=_make(maker, there),
+            )
+        )
+    try:
+        yield LaneSet(found)
+    finally:
+        if movers is not None:
+            await movers.close()
+        await hosts.close()
+        await own.close()
+
+
+def _movers(site: Site, known: SiteRecord | None, jobs: int | None) -> SlurmHosts:
+    return SlurmHosts(
+        LocalProcesses(),
+        site_id=known.site_id if known else site.site.name,
+        nodes=site.slurm.nodes,
+        options=site.slurm.options,
+        python=site.slurm.python,
+        cpus=jobs or site.slurm.jobs or site.transfer.jobs,
+        lease_s=site.transfer.lease_s,
+    )
+
+
+def _make(maker: WayMaker, places: Places) -> MakeWay:
+    async def make(host: Host, brick: str | None) -> Way:
+        return await maker.way(host, brick, places)
+
+    return make
+
+
+async def _settler(host: Host, engines: Mapping[str, Engine], source: bytes, places: Places) -> Settler:
+    direct = engines.get(DIRECT)
+    if isinstance(direct, DirectEngine):
+        return NativeSettling(direct, host.processes)
+    script = await host.place("settle_times.py", await asyncio.to_thread(Path(SCRIPT_FILE).read_bytes))
+    return PythonSettling(
+        host.processes,
+        python=(await host.identity()).python,
+        script=script,
+        source_root=source,
+        target_root=places.target,
+    )
+
+
+class OneHost:
+    """The `Hosts` port with one host."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+
+    async def reach(self, name: str) -> Host:  # noqa: ARG002 - there is only one
+        """The host."""
+        return self._host
+
+    async def close(self) -> None:
+        """The host belongs to the caller."""
+
+
+def _path_of(brick: str) -> bytes:
+    return b"/" + os.fsencode(brick.partition(":/")[2])

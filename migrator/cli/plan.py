@@ -1,0 +1,76 @@
+"""`plan`: who moves when, and whether it fits."""
+
+from dataclasses import replace
+
+import click
+
+from migrator import bootstrap
+from migrator.adapters.output.plan_document import plan_document
+from migrator.cli.context import Invocation, open_site, run_to_end, verb
+from migrator.cli.options import SIZE_NOT_ZERO
+from migrator.cli.present import present
+from migrator.config.site import Site
+from migrator.domain.errors import ExitCode
+from migrator.domain.plan import Order
+from migrator.stages.plan import PlanRequest, make_plan
+
+
+@click.command("plan")
+@click.option(
+    "--order",
+    type=click.Choice([order.value for order in Order]),
+    default=Order.HEAVIEST.value,
+    show_default=True,
+    help="Which users go first.",
+)
+@click.option("--name", metavar="NAME", help="The plan's name (default: the next free plan-NNNN).")
+@click.option("--catalog", metavar="NAME", help="The catalog to plan from (default: the latest finished one).")
+@click.option("-f", "--chunk-files", type=click.IntRange(1), help="Files in a chunk at most (default: site.toml).")
+@click.option(
+    "-s", "--chunk-size", type=SIZE_NOT_ZERO, help="Bytes in a chunk at most, as in 4GiB (default: site.toml)."
+)
+@click.option(
+    "--accept-unknown-inodes", is_flag=True, help="Plan although the target does not tell how many files it can take."
+)
+@verb
+def plan_command(
+    invocation: Invocation,
+    *,
+    order: str,
+    name: str | None,
+    catalog: str | None,
+    chunk_files: int | None,
+    chunk_size: int | None,
+    accept_unknown_inodes: bool,
+) -> ExitCode:
+    """Rank users, make batches and chunks, check the target, forecast; write plans/NAME.json."""
+    site = _with_chunks(open_site(invocation), chunk_files, chunk_size)
+    wiring = bootstrap.Wiring(site)
+    request = PlanRequest(name=name, catalog=catalog, order=Order(order), accept_unknown_inodes=accept_unknown_inodes)
+    with wiring.ledger() as ledger, wiring.source() as source, wiring.target() as target:
+        known = ledger.site.read()
+        quotas = run_to_end(source.quotas(), when_interrupted="run the command again")
+        result = make_plan(
+            request,
+            site=site,
+            catalogs=wiring.catalog_queries(),
+            documents=wiring.plans(known.site_id if known else None),
+            lists=wiring.chunk_lists(),
+            ledger=ledger,
+            quotas=quotas,
+            capacity=target.capacity(),
+            clock=wiring.clock,
+        )
+    present(invocation, result, plan_document(result.plan))
+    if not invocation.as_json:
+        click.echo(f"\nWritten to {result.path} (checksum {result.checksum[:16]}).")
+    return ExitCode.DONE
+
+
+def _with_chunks(site: Site, chunk_files: int | None, chunk_size_bytes: int | None) -> Site:
+    transfer = site.transfer
+    if chunk_files is not None:
+        transfer = replace(transfer, chunk_files=chunk_files)
+    if chunk_size_bytes is not None:
+        transfer = replace(transfer, chunk_size_bytes=chunk_size_bytes)
+    return replace(site, transfer=transfer)

@@ -1,0 +1,107 @@
+"""`run`: batches are copied."""
+
+import os
+import sys
+from collections.abc import Sequence
+
+import click
+
+from migrator import bootstrap
+from migrator.adapters.output.progress import open_progress
+from migrator.adapters.output.record_document import run_document
+from migrator.bootstrap.streams import brick_guard, driving, lanes_of
+from migrator.cli.context import Invocation, open_site, run_to_end, verb
+from migrator.cli.options import SIZE_NOT_ZERO, batches, chosen_batches
+from migrator.cli.present import present
+from migrator.domain.errors import ExitCode
+from migrator.domain.run import RetryPolicy, RunRequest, RunStopped, RunSummary
+from migrator.ports.progress import Progress
+from migrator.stages.run import choose_plan, run_batches
+
+
+@click.command("run")
+@batches
+@click.option(
+    "--recopy", is_flag=True, help="Send every file again, also where size and times on the target are right already."
+)
+@click.option("-n", "--dry-run", is_flag=True, help="Take the very decisions of a run, and change nothing.")
+@click.option("-j", "--jobs", "--np", "jobs", type=click.IntRange(1, 256), help="Streams (default: site.toml).")
+@click.option(
+    "--bwlimit", type=SIZE_NOT_ZERO, metavar="SIZE", help="Bytes per second for all streams together, as in 200MiB."
+)
+@click.option(
+    "--engine",
+    type=click.Choice(["auto", "rsync", "direct", "fpsync", "parsyncfp2"]),
+    help="What copies (default: site.toml).",
+)
+@verb
+def run_command(
+    invocation: Invocation,
+    *,
+    numbers: Sequence[int],
+    every: bool,
+    plan_name: str | None,
+    dry_run: bool,
+    recopy: bool,
+    jobs: int | None,
+    bwlimit: int | None,
+    engine: str | None,
+) -> ExitCode:
+    """Copy batches with parallel streams; the same command goes on where a stopped or killed one was."""
+    site = open_site(invocation)
+    wiring = bootstrap.Wiring(site)
+    transfer = site.transfer
+    with wiring.ledger(read_only=dry_run) as ledger, wiring.source() as source:
+        known = ledger.site.read()
+        documents = wiring.plans(known.site_id if known else None)
+        plan, _ = documents.read(choose_plan(ledger, plan_name))
+        request = RunRequest(
+            plan=plan.name,
+            batches=chosen_batches(plan, numbers, every=every),
+            jobs=jobs or transfer.jobs,
+            pid=os.getpid(),
+            dry_run=dry_run,
+            recopy=recopy,
+            engine=engine or transfer.engine,
+            only_bricks=site.source.via == "bricks",
+            lease_s=transfer.lease_s,
+            bwlimit_bytes_per_s=bwlimit or transfer.bwlimit_bytes_per_s,
+            retry=RetryPolicy(tries=transfer.tries),
+            stall_timeout_s=transfer.stall_timeout_s,
+            sample_interval_s=transfer.sample_interval_s,
+            reserve_bytes=transfer.reserve_bytes,
+            inodes_free=site.target.inodes_free,
+        )
+        with wiring.target(known.capabilities if known else None) as target:
+
+            async def work(shown: Progress) -> RunSummary:
+                async with lanes_of(site, source, known, jobs=jobs, engine=request.engine) as lanes:
+                    return await run_batches(
+                        request,
+                        source=source,
+                        target=target,
+                        lanes=lanes,
+                        bricks=brick_guard(source),
+                        driving=driving(site, request.engine),
+                        chunk_lists=wiring.chunk_lists(),
+                        documents=documents,
+                        ledger=ledger,
+                        locks=wiring.locks(),
+                        progress=shown,
+                        clock=wiring.clock,
+                        tokens=bootstrap.new_token,
+                        files=wiring.run_files(),
+                        activity=wiring.activity(),
+                        blocking=wiring.blocking(),
+                    )
+
+            try:
+                # What is printed while the live view stands is drawn over by it.
+                with open_progress(sys.stderr, wiring.clock) as shown:
+                    summary = run_to_end(work(shown), when_interrupted="the same command goes on where it was")
+            except RunStopped as stopped:
+                if not invocation.as_json:
+                    present(invocation, stopped.summary, run_document(stopped.summary))
+                raise
+    present(invocation, summary, run_document(summary))
+    return summary.exit_code

@@ -1,0 +1,75 @@
+"""`scan`: the source into a catalog."""
+
+import sys
+
+import click
+
+from migrator import bootstrap
+from migrator.adapters.output.progress import open_progress
+from migrator.adapters.output.record_document import catalog_document
+from migrator.bootstrap.scanning import bricks as bricks_of
+from migrator.cli.context import Invocation, open_site, run_to_end, verb
+from migrator.cli.present import present
+from migrator.config.site import Site
+from migrator.decide.trees import parse_user_map
+from migrator.domain.errors import ExitCode, UsageError
+from migrator.domain.scan import CatalogRecord
+from migrator.stages.scan import ScanRequest, scan
+
+
+@click.command("scan")
+@click.option(
+    "--via", type=click.Choice(["auto", "bricks", "mount"]), help="Which way to read the source (default: site.toml)."
+)
+@click.option(
+    "-j", "--jobs", "--np", "jobs", type=click.IntRange(1, 256), default=8, show_default=True, help="Workers."
+)
+@click.option("--restart", is_flag=True, help="Begin anew where an unfinished scan would be gone on with.")
+@verb
+def scan_command(invocation: Invocation, via: str | None, jobs: int, restart: bool) -> ExitCode:
+    """Walk the source into a new catalog; a killed scan of the mount goes on where it was."""
+    site = open_site(invocation)
+    wiring = bootstrap.Wiring(site)
+    request = ScanRequest(
+        trees=site.users.trees,
+        exclude=site.users.exclude,
+        users=_users(site),
+        via=via or site.source.via,
+        workers=jobs,
+        restart=restart,
+    )
+    with (
+        wiring.ledger() as ledger,
+        wiring.locks().hold("scan", "scan"),
+        wiring.source() as source,
+        open_progress(sys.stderr, wiring.clock) as shown,
+    ):
+
+        async def scanned() -> CatalogRecord:
+            async with bricks_of(site, source) as bricks:
+                return await scan(
+                    request,
+                    source=source,
+                    ledger=ledger,
+                    catalogs=wiring.catalogs(),
+                    progress=shown,
+                    clock=wiring.clock,
+                    bricks=bricks,
+                )
+
+        record = run_to_end(scanned(), when_interrupted="run `migrator scan` again")
+    present(invocation, record, catalog_document(record))
+    return ExitCode.DONE if record.whole else ExitCode.ATTENTION
+
+
+def _users(site: Site) -> dict[bytes, str]:
+    """The owner map, where there is one."""
+    if site.users.map is None:
+        return {}
+    try:
+        return parse_user_map(site.users.map.read_bytes())
+    except OSError as error:
+        raise UsageError(
+            f"the owner map {site.users.map} cannot be read: {error.strerror}",
+            hint="put [users] map right in site.toml, or leave it out",
+        ) from error

@@ -1,0 +1,77 @@
+"""`verify`: both sides are compared, and the manifest is written."""
+
+import sys
+from collections.abc import Sequence
+
+import click
+
+from migrator import bootstrap
+from migrator.adapters.output.progress import open_progress
+from migrator.adapters.output.record_document import verification_document
+from migrator.cli.context import Invocation, open_site, run_to_end, verb
+from migrator.cli.options import SHARE, batches, chosen_batches
+from migrator.cli.present import present_all
+from migrator.domain.errors import ExitCode
+from migrator.domain.verification import DigestPolicy, VerificationRecord
+from migrator.stages.run import latest_plan
+from migrator.stages.verify import VerifyRequest, exit_code, verify
+
+_SAMPLE_SEED = 1
+"""Which files a sample of digests takes depends on their paths and this; the manifest says it."""
+
+
+@click.command("verify")
+@batches
+@click.option(
+    "--sample",
+    type=SHARE,
+    metavar="SHARE",
+    help="Share of files whose content is read, as in 5% or 0.05 (default: site.toml).",
+)
+@click.option("-j", "--jobs", "--np", "jobs", type=click.IntRange(1, 256), help="Workers (default: site.toml).")
+@verb
+def verify_command(
+    invocation: Invocation,
+    *,
+    numbers: Sequence[int],
+    every: bool,
+    plan_name: str | None,
+    sample: float | None,
+    jobs: int | None,
+) -> ExitCode:
+    """Compare both sides of batches, content included, and write the manifest of what arrived.
+
+    A verification that is interrupted keeps nothing of its batch: the same command starts that batch over.
+    """
+    site = open_site(invocation)
+    wiring = bootstrap.Wiring(site)
+    policy = DigestPolicy(
+        algorithm=site.verify.digest, share=site.verify.sample if sample is None else sample, seed=_SAMPLE_SEED
+    )
+    records: list[VerificationRecord] = []
+    with (
+        wiring.ledger() as ledger,
+        wiring.locks().hold("run", "verify"),
+        open_progress(sys.stderr, wiring.clock) as shown,
+    ):
+        known = ledger.site.read()
+        plan, _ = wiring.plans(known.site_id if known else None).read(plan_name or latest_plan(ledger))
+        for number in chosen_batches(plan, numbers, every=every):
+            with wiring.source() as source, wiring.target(known.capabilities if known else None) as target:
+                request = VerifyRequest(plan=plan, batch=number, policy=policy, workers=jobs or site.verify.workers)
+                records.append(
+                    run_to_end(
+                        verify(
+                            request,
+                            source=source,
+                            target=target,
+                            manifests=wiring.manifests(),
+                            ledger=ledger,
+                            progress=shown,
+                            clock=wiring.clock,
+                        ),
+                        when_interrupted="this batch's verification starts over: give the command again",
+                    )
+                )
+    present_all(invocation, records, [verification_document(record) for record in records])
+    return max((exit_code(record) for record in records), default=ExitCode.DONE)

@@ -1,0 +1,167 @@
+"""What both ways to scan share: the site's guards, the ledger, what is said, and how far it is."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from migrator.decide.site_guards import mount_problems
+from migrator.decide.trees import choose_trees, parse_patterns
+from migrator.domain.errors import Refused
+from migrator.domain.events import Event, EventKind, Severity
+from migrator.domain.paths import show
+from migrator.domain.progress import BrickProgress, ScanProgress
+from migrator.domain.scan import CatalogRecord
+from migrator.domain.tree import UserTree
+from migrator.domain.units import several
+from migrator.ports.catalog import Catalogs
+from migrator.ports.clock import Clock
+from migrator.ports.filesystem import SourceFileSystem
+from migrator.ports.ledger import Ledger, SiteRecord
+from migrator.ports.progress import Progress
+from migrator.stages.scan.finding import find_directories
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScanRequest:
+    """What to scan. `users` maps trees to users where their last name is not it; `restart` begins a new catalog
+    where an unfinished one would be gone on with. `workers` are those that read the mount.
+    """
+
+    trees: Sequence[str]
+    exclude: Sequence[str] = ()
+    users: dict[bytes, str] = field(default_factory=dict)
+    via: str = "mount"
+    workers: int = 8
+    restart: bool = False
+
+
+class Session:
+    """One invocation of a scan, until it is closed or has failed."""
+
+    def __init__(
+        self,
+        request: ScanRequest,
+        *,
+        site: SiteRecord,
+        source: SourceFileSystem,
+        ledger: Ledger,
+        catalogs: Catalogs,
+        progress: Progress,
+        clock: Clock,
+    ) -> None:
+        self.request = request
+        self.site = site
+        self.source = source
+        self.ledger = ledger
+        self.catalogs = catalogs
+        self.clock = clock
+        self._progress = progress
+        self.began_s = clock.monotonic_s()
+
+    def elapsed_s(self) -> float:
+        """Since the session began."""
+        return self.clock.monotonic_s() - self.began_s
+
+    def event(self, kind: EventKind, severity: Severity, subject: str, message: str) -> None:
+        """Say something, and keep it."""
+        event = Event(at_s=self.clock.now_s(), kind=kind, severity=severity, subject=subject, message=message)
+        self.ledger.events.add(event)
+        self._progress.event(event)
+
+    async def mount_problems(self) -> tuple[str, ...]:
+        """Why the source is not the recorded mount."""
+        try:
+            current = await asyncio.to_thread(self.source.identity)
+        except OSError:
+            current = None
+        return mount_problems(self.site.source, current, where="the source")
+
+    async def require_recorded_mount(self) -> None:
+        """Refuse before anything is read: an empty directory in the source's place is no empty source."""
+        problems = await self.mount_problems()
+        if problems:
+            message = "the source is not what `migrator init` recorded: " + "; ".join(problems)
+            self.event(EventKind.GUARD_REFUSED, Severity.ERROR, "scan", message)
+            raise Refused(
+                message,
+                cause="it is not mounted, or something else is mounted in its place",
+                hint="mount the source, check with `migrator doctor`, then run `migrator scan` again",
+            )
+
+    def find_trees(self) -> tuple[UserTree, ...]:
+        """The user trees, found through the mount. Blocking. Raises Refused, UsageError."""
+        patterns = parse_patterns(self.request.trees, "[users] trees")
+        exclude = parse_patterns(self.request.exclude, "[users] exclude")
+        found = [(pattern, find_directories(self.source, pattern)) for pattern in patterns]
+        return choose_trees(found, exclude, self.request.users)
+
+    def new_record(
+        self, *, name: str, at_s: float, via: str, trees: tuple[UserTree, ...], fingerprint: str
+    ) -> CatalogRecord:
+        """The opening record of a catalog; the ledger knows of it before it is on disk."""
+        scan_id = self.ledger.scans.start(catalog=name, via=via, at_s=at_s)
+        return CatalogRecord(
+            name=name,
+            scan_id=scan_id,
+            site_id=self.site.site_id,
+            via=via,
+            trees=trees,
+            parts=(),
+            started_at_s=at_s,
+            finished_at_s=None,
+            whole=False,
+            reasons=(),
+            rows=0,
+            files=0,
+            directories=0,
+            size_bytes=0,
+            problems=0,
+            health_fingerprint=fingerprint,
+        )
+
+    def show(
+        self,
+        *,
+        rows: int,
+        directories_waiting: int,
+        problems: int,
+        by_tree: Mapping[bytes | None, tuple[int, int]],
+        trees: Sequence[UserTree],
+        bricks: tuple[BrickProgress, ...] = (),
+    ) -> None:
+        """How far it is."""
+        users = {tree.path: tree.user for tree in trees}
+        by_user: dict[str, tuple[int, int]] = {}
+        for tree, (tree_rows, size_bytes) in by_tree.items():
+            if tree is not None:
+                user = users.get(tree) or show(tree)
+                user_rows, user_bytes = by_user.get(user, (0, 0))
+                by_user[user] = (user_rows + tree_rows, user_bytes + size_bytes)
+        self._progress.show(
+            ScanProgress(
+                elapsed_s=self.elapsed_s(),
+                rows=rows,
+                directories_waiting=directories_waiting,
+                problems=problems,
+                by_user=tuple((user, *facts) for user, facts in sorted(by_user.items())),
+                bricks=bricks,
+            )
+        )
+
+    def finish(self, closed: CatalogRecord) -> None:
+        """Tell the ledger what a scan came to."""
+        self.ledger.scans.finish(closed)
+        severity = Severity.INFO if closed.whole else Severity.WARNING
+        self.event(EventKind.SCAN_FINISHED, severity, closed.name, _finished(closed))
+
+
+def catalog_name(at_s: float) -> str:
+    """By date and time, UTC, to the millisecond: sorted by name is sorted by time."""
+    moment = datetime.fromtimestamp(at_s, tz=UTC)
+    return f"{moment:%Y%m%dT%H%M%S}.{moment.microsecond // 1000:03d}Z"
+
+
+def _finished(record: CatalogRecord) -> str:
+    paths = f"{several(record.rows, 'path is', 'paths are')} in the catalog"
+    return f"{paths}; it is whole" if record.whole else f"{paths}; it is not whole: {'; '.join(record.reasons)}"
