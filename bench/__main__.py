@@ -1,21 +1,96 @@
-"""`python -m bench [NAME [OPTIONS]]`: benchmarks that show what the documentation claims; all of them without a name.
+"""`python -m bench [NAME ...] [OPTIONS]`: benchmarks that show what the documentation claims; all of them without a name.
 
 Not part of the installed program.
 """
 
+import signal
 import sys
+from collections.abc import Callable, Sequence
+from functools import partial
 
-from bench import plan_scale
+from bench import plan_scale, walk_speed, walking
+from bench.big import big
+from bench.bulk import bulk
+from bench.lab import BenchLab, bench_lab
+from bench.options import Options, parse_options
+from bench.page import write_page
+from bench.passes import passes
+from bench.results import Section, read_results, section_document, write_results
+from bench.scaling import scaling
+from bench.scan import scan
+from bench.timing import ContestantFailed, say
+from bench.trees import TREE, small_users
 
-BENCHMARKS = {"plan-scale": plan_scale.main}
+ON_THE_TREE: dict[str, Callable[[BenchLab, Options], Section]] = {"scan": scan, "passes": passes}
+"""They share a lab; `passes` changes it."""
+
+ON_THEIR_OWN: dict[str, Callable[[Options], Section]] = {
+    "bulk": bulk,
+    "big": big,
+    "scaling": scaling,
+    walking.NAME: walking.walking,
+}
+ALL = (*ON_THE_TREE, *ON_THEIR_OWN)
+ALONE: dict[str, Callable[[list[str]], int]] = {"plan-scale": plan_scale.main, walking.NAME: walk_speed.main}
+"""Where nothing else is named: with options of their own."""
+PAGE_ORDER = ("bulk", "scan", walking.NAME, "passes", "big", "scaling")
+
+TREE_FILES = 200_000
 
 
 def main() -> int:
-    name, options = (sys.argv[1], sys.argv[2:]) if len(sys.argv) > 1 else ("", [])
-    if name and name not in BENCHMARKS:
-        print(f"usage: python -m bench [{'|'.join(BENCHMARKS)}] [options]", file=sys.stderr)
+    first_option = next((place for place, word in enumerate(sys.argv) if place and word.startswith("-")), len(sys.argv))
+    names, arguments = sys.argv[1:first_option], sys.argv[first_option:]
+    if len(names) == 1 and names[0] in ALONE:
+        return ALONE[names[0]](arguments)
+    if any(name not in (*ALL, "all") for name in names):
+        print(f"usage: python -m bench [{'|'.join(('all', *ALL, 'plan-scale'))}] [options]", file=sys.stderr)
         return 2
-    return max(benchmark(options) for known, benchmark in BENCHMARKS.items() if name in ("", known))
+    every = not names or "all" in names
+    options = parse_options(arguments, __doc__)
+    signal.signal(signal.SIGTERM, lambda _number, _frame: sys.exit("bench: ended by SIGTERM"))  # labs are taken down
+    code = measure(ALL if every else names, options)
+    if every and options.scale == 1:
+        code = max(code, plan_scale.main([]))
+    return code
+
+
+def measure(names: Sequence[str], options: Options) -> int:
+    """Measure, and write what was found after each, so that nothing is lost. 1 where a contestant failed."""
+    failed = False
+    if on_the_tree := [name for name in names if name in ON_THE_TREE]:
+        users = small_users(TREE, options.count(TREE_FILES, 200), options.seed, users=20)
+        with bench_lab(options, "tree", users) as lab:
+            for name in on_the_tree:
+                failed |= _measure(name, partial(ON_THE_TREE[name], lab, options), options)
+    for name in names:
+        if name in ON_THEIR_OWN:
+            failed |= _measure(name, partial(ON_THEIR_OWN[name], options), options)
+    say(f"written: performance.json and performance.md in {options.output}")
+    return 1 if failed else 0
+
+
+def _measure(name: str, measurement: Callable[[], Section], options: Options) -> bool:
+    """Measure one section and write it down; returns whether anything failed in it."""
+    say(f"{name}: begins")
+    try:
+        return _keep(measurement(), options)
+    except ContestantFailed as error:
+        say(f"{name}: FAILED before anything was measured: {error}")
+        return True
+
+
+def _keep(section: Section, options: Options) -> bool:
+    """Write a section down beside the others; returns whether one of its contestants failed."""
+    sections = read_results(options.output)
+    sections[section.name] = section_document(section, options)
+    write_results(options.output, sections)
+    write_page(options.output, sections, PAGE_ORDER)
+    for missed in section.missed:
+        say(f"{section.name}: {missed.name}: {missed.median:,.2f}, {missed.at_least:g} wanted")
+    for failure in section.failures:
+        say(f"{section.name}: failed: {failure}")
+    return bool(section.failures)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,66 @@
+"""Big files: `migrator` against parallel plain `cp` from the bricks, which is as fast as reading and writing can be."""
+
+from bench.bulk import PROGRAM, whole_job
+from bench.lab import VOLUME, BenchLab, bench_lab
+from bench.options import Options
+from bench.peers import cps_from_the_bricks, left_out, through_the_mount
+from bench.results import Section, Table
+from bench.timing import Contestant, ContestantFailed, alternate, ratio
+from bench.trees import BIG, big_users, describe, tally
+from migrator.domain.units import GIB, MIB
+
+CPS = "cp of every file at once, from the bricks"
+EIGHT_TENTHS = 0.8
+BIG_BYTES = 4 * GIB
+
+
+def big(options: Options) -> Section:
+    with bench_lab(options, "big", big_users(options.count(BIG_BYTES), options.seed)) as lab:
+        return _measure(lab, options)
+
+
+def _measure(lab: BenchLab, options: Options) -> Section:
+    expected = lab.tally(BIG)
+
+    def prepare() -> None:
+        lab.empty_target()
+        for user in lab.users:
+            (lab.target / user.path).mkdir(parents=True)
+        lab.settle(cold=options.cold)
+
+    def check() -> None:
+        found = tally(lab.target / BIG)
+        if (found.files, found.size_bytes) != (expected.files, expected.size_bytes):
+            raise ContestantFailed(f"{describe(found)} arrived, not {describe(expected)}")
+
+    # At full size the default of the program; a small rehearsal shall have ranges too.
+    transfer: dict[str, object] = {} if options.scale >= 1 else {"range_size": f"{max(MIB, expected.size_bytes // 8)}B"}
+    contestants = [
+        Contestant(name=CPS, work=cps_from_the_bricks(lab, BIG), prepare=prepare, check=check),
+        whole_job(lab, options, BIG, check, transfer=transfer),
+    ]
+    if not left_out("rsync"):
+        by_rsync = through_the_mount(lab, BIG)["rsync -a"][1]
+        contestants.append(Contestant(name="rsync -a, mount", work=by_rsync, prepare=prepare, check=check))
+    series = alternate(contestants, options.rounds(3))
+    by_name = {one.name: one for one in series}
+    runs = [run.parts_s.get("run_s", 0.0) for run in by_name[PROGRAM].runs]
+    rsyncs = by_name["rsync -a, mount"].times_s if "rsync -a, mount" in by_name else []
+    return Section(
+        name="big",
+        title="Big files",
+        facts={"big files": describe(expected), "volume": VOLUME},
+        tables=(
+            Table(
+                title="Big files",
+                series=series,
+                ratios=[
+                    *ratio("migrator, `run` alone, against parallel cp", by_name[CPS].times_s, runs, EIGHT_TENTHS),
+                    *ratio("migrator, whole job, against parallel cp", by_name[CPS].times_s, by_name[PROGRAM].times_s),
+                    *ratio("migrator, whole job, against rsync -a", rsyncs, by_name[PROGRAM].times_s),
+                ],
+            ),
+        ),
+        notes=("The copies by `cp` have neither owners nor times nor attributes.",),
+        left_out=left_out("rsync"),
+    )

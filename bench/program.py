@@ -1,0 +1,94 @@
+"""The program as a user calls it: a site of its own, one verb after another, each a process."""
+
+import json
+import shutil
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bench.lab import BenchLab
+from bench.options import Options
+from bench.timing import ContestantFailed, call
+
+_SCAN_PARTS = ("checks_s", "walk_s", "finish_s")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Program:
+    """`migrator` on one site. `before` is called in every process before the program starts there."""
+
+    site_file: Path
+    state_dir: Path
+    before: Callable[[], None] | None = None
+
+    def verb(self, *arguments: str) -> Any:  # noqa: ANN401 (JSON)
+        """One verb; returns its document."""
+        argv = [sys.executable, "-m", "migrator", "--site", str(self.site_file), *arguments, "--json"]
+        return json.loads(call(argv, before=self.before))
+
+    def scan(self, via: str | None = None) -> tuple[dict[str, Any], dict[str, float]]:
+        """A scan: its closing record and what it took, as a whole and by its own account."""
+        begun_s = time.monotonic()
+        record = self.verb("scan", *(("--via", via) if via else ()))
+        parts_s = {"scan_s": time.monotonic() - begun_s}
+        inside_s = {name: float(record["times"][name]) for name in _SCAN_PARTS}
+        parts_s["start_s"] = max(parts_s["scan_s"] - sum(inside_s.values()), 0.0)
+        parts_s.update(inside_s)
+        if not record["whole"]:
+            raise ContestantFailed(f"the scan is not whole: {'; '.join(record['reasons'])}")
+        return record, parts_s
+
+    def plan(self, *options: str) -> dict[str, float]:
+        begun_s = time.monotonic()
+        self.verb("plan", "--accept-unknown-inodes", *options)
+        return {"plan_s": time.monotonic() - begun_s}
+
+    def run(self, *options: str) -> dict[str, float]:
+        begun_s = time.monotonic()
+        self.verb("run", "--all", *options)
+        return {"run_s": time.monotonic() - begun_s}
+
+    def whole_job(self) -> dict[str, float]:
+        """From a site that is recorded and nothing else to users' trees on the target."""
+        _, parts_s = self.scan()
+        return {**parts_s, **self.plan(), **self.run()}
+
+    def catalog(self, record: Mapping[str, Any]) -> Path:
+        return self.state_dir / "catalogs" / str(record["name"])
+
+
+def new_site(
+    lab: BenchLab,
+    options: Options,
+    trees: list[str],
+    *,
+    transfer: Mapping[str, object] | None = None,
+    before: Callable[[], None] | None = None,
+) -> Program:
+    """A site over the lab's volume that no verb has worked on but `init`; any earlier one is forgotten."""
+    place = lab.work / "site"
+    shutil.rmtree(place, ignore_errors=True)
+    place.mkdir()
+    lab.forget_site()
+    found = lab.site
+    sections: dict[str, Mapping[str, Any]] = {
+        "site": {"name": "bench", "state_dir": str(place / "state")},
+        "source": {**{name: value for name, value in found["source"].items() if name != "hosts"}, "via": options.via},
+        **{f'source.hosts."{name}"': facts for name, facts in found["source"].get("hosts", {}).items()},
+        "target": found["target"],
+        "users": {"trees": trees},
+        "transfer": {**(transfer or {}), "reserve": "16MiB"},
+    }
+    if options.jobs is not None:
+        sections["transfer"] = {**sections["transfer"], "jobs": options.jobs}
+    lines: list[str] = []
+    for name, keys in sections.items():
+        lines.append(f"[{name}]")
+        lines.extend(f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in keys.items())
+    (place / "site.toml").write_text("\n".join(lines) + "\n")
+    program = Program(site_file=place / "site.toml", state_dir=place / "state", before=before)
+    program.verb("init")
+    return program
