@@ -30,8 +30,10 @@ from migrator.domain.transfer import (
     Verdict,
 )
 from migrator.ports.filesystem import Block, Digest
+from migrator.ports.hosts import HostLost
+from migrator.ports.lanes import BrickRefused, Way
 from migrator.ports.processes import Command, Completed
-from migrator.ports.streams import ChunkWork, StreamView
+from migrator.ports.streams import BrickRules, ChunkWork, Engine, Executor, StreamView
 
 T = TypeVar("T")
 GIB = 1024**3
@@ -216,7 +218,8 @@ class FakeFileSystem:
 @dataclass(slots=True)
 class Fault:
     """What happens at a path, so often: `bad` (one file, `code` its errno), `crash` (the stream fails and blames
-    none), `stop`, `hang`, `killed` (something else ends the stream), `lie` (told as vanished).
+    none), `stop`, `hang`, `killed` (something else ends the stream), `lie` (told as vanished), `moved`, `changed`, `lost`
+    (the host does not answer any more; the stream lives on there).
     """
 
     kind: str
@@ -276,7 +279,7 @@ class FakeStreams:
         self.streams.append((kind, paths))
         self.alive.add(command.token)
         self.at_once = max(self.at_once, len(self.alive))
-        partial = False
+        partial = lost = False
         try:
             on_start(ProcessIdentity(pid=1, start_ticks=1, boot_id="b"))
             for path in paths:
@@ -290,6 +293,9 @@ class FakeStreams:
                             await asyncio.Event().wait()
                         case "crash":
                             return Completed(exit_code=12, stdout=b"", stderr=b"", timed_out=False)
+                        case "lost":
+                            lost = True
+                            raise HostLost(f"host {self.host} does not answer")
                         case "killed":
                             return Completed(exit_code=-9, stdout=b"", stderr=b"", timed_out=False)
                         case "stop":
@@ -308,8 +314,11 @@ class FakeStreams:
                 on_stdout(b"ok %s %d\n" % (path.hex().encode(), len(node.content)))
             return Completed(exit_code=23 if partial else 0, stdout=b"", stderr=b"", timed_out=False)
         finally:
-            if not self.unendable:
+            if not self.unendable and not lost:
                 self.alive.discard(command.token)
+
+    async def sync(self) -> None:
+        self.target.sync()
 
     async def end_orphans(self, tokens: Sequence[str]) -> Sequence[str]:
         await asyncio.sleep(0)
@@ -340,6 +349,7 @@ class FakeReader:
         self._streams = streams
         self.counters = StreamCounters()
         self.stderr_tail = b""
+        self.digests: Mapping[bytes, bytes] = {}
         self._suspects: list[FileProblem] = []
         self._stop: StopReason | None = None
 
@@ -355,6 +365,8 @@ class FakeReader:
                 self._suspect(FileProblemKind.BAD, rest[2], int(rest[1]))
             case b"gone" | b"lie":
                 self._suspect(FileProblemKind.VANISHED, rest[0], int(rest[1]))
+            case b"moved" | b"changed":
+                self._suspect(FileProblemKind(word.decode()), rest[0], 0)
             case _:
                 self._suspect(FileProblemKind.BAD, rest[0], int(rest[1]))
 
@@ -384,10 +396,12 @@ class FakeChunkLists:
     def __init__(self) -> None:
         self.lists: dict[str, list[tuple[Chunk, tuple[ListedPath, ...]]]] = {}
 
-    def add(self, name: str, kind: ChunkKind, tree: bytes, paths: Iterable[ListedPath]) -> None:
+    def add(
+        self, name: str, kind: ChunkKind, tree: bytes, paths: Iterable[ListedPath], brick: str | None = None
+    ) -> None:
         rows, listed = self.lists.setdefault(name, []), tuple(paths)
         size_bytes = sum(path.size_bytes for path in listed)
-        chunk = Chunk(number=len(rows) + 1, kind=kind, tree=tree, files=len(listed), size_bytes=size_bytes)
+        chunk = Chunk(number=len(rows) + 1, kind=kind, tree=tree, files=len(listed), size_bytes=size_bytes, brick=brick)
         rows.append((chunk, listed))
 
     def chunks(self, chunk_list: str) -> Iterable[Chunk]:
@@ -475,6 +489,8 @@ class FakeRunFiles:
 
     def stderr(self, piece: bytes) -> None: ...
 
+    def digests(self, algorithm: str, found: Mapping[bytes, bytes]) -> None: ...
+
     def close(self, *, keep_list: bool) -> None: ...
 
 
@@ -525,3 +541,47 @@ def dying(wrapped: T, death: Death) -> T:
 def read_only(capacity: Capacity) -> Capacity:
     """The same room on a mount that is read-only."""
     return replace(capacity, read_only=True)
+
+
+@dataclass(slots=True)
+class FakeLane:
+    """The `Lane` port: a host that is there, until `lost` says why it is not."""
+
+    executor: Executor
+    engine: Engine
+    jobs: int = 2
+    bricks: frozenset[str] = frozenset()
+    rules: BrickRules | None = None
+    lost: HostLost | None = None
+    refused: frozenset[str] = frozenset()
+    settled_by_others: bool = False
+    asked: list[str | None] = field(default_factory=list)
+
+    @property
+    def host(self) -> str:
+        return self.executor.host
+
+    @property
+    def ends_by_lease(self) -> bool:
+        return not self.settled_by_others
+
+    @property
+    def reads_mount(self) -> bool:
+        return not self.bricks
+
+    def reads(self, brick: str) -> bool:
+        return brick in self.bricks
+
+    async def way(self, brick: str | None) -> Way:
+        await asyncio.sleep(0)
+        self.asked.append(brick)
+        if self.lost is not None:
+            raise self.lost
+        if brick in self.refused:
+            raise BrickRefused(f"{brick} is no brick there")
+        return Way(executor=self.executor, engines={"rsync": self.engine}, brick=self.rules)
+
+    async def end_orphans(self, tokens: Sequence[str]) -> Sequence[str]:
+        if self.lost is not None:
+            raise self.lost
+        return await self.executor.end_orphans(tokens)

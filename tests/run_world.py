@@ -16,8 +16,10 @@ from migrator.domain.states import CHUNK_ORDER, BatchState, ChunkKind, PassKind,
 from migrator.domain.transfer import FileProblem
 from migrator.domain.tree import UserTree
 from migrator.ports.blocking import Blocking
+from migrator.ports.lanes import BrickGuard
 from migrator.ports.ledger import Ledger, SiteRecord
 from migrator.stages.run import run_batches
+from migrator.stages.run.lanes import LaneSet
 from tests.contracts.plans import small_plan
 from tests.fakes import (
     IDENTITY,
@@ -26,6 +28,7 @@ from tests.fakes import (
     FakeChunkLists,
     FakeDocuments,
     FakeFileSystem,
+    FakeLane,
     FakeLocks,
     FakeProgress,
     FakeRunFiles,
@@ -73,6 +76,8 @@ class World:
     streams: FakeStreams = field(init=False)
     clock: VirtualClock = field(default_factory=VirtualClock)
     tokens: Callable[[], str] = field(init=False)
+    more_lanes: list[FakeLane] = field(default_factory=list)
+    bricks: BrickGuard | None = None
 
     def __post_init__(self) -> None:
         self.target.source = self.source
@@ -86,8 +91,7 @@ class World:
         ports: dict[str, Any] = {
             "source": self.source,
             "target": self.target,
-            "engine": self.streams,
-            "executor": self.streams,
+            "streams": self.streams,
             "chunk_lists": self.lists,
             "documents": self.documents,
             "ledger": self.ledger,
@@ -99,6 +103,9 @@ class World:
         if death is not None:
             ports = {name: Dying(port, death) for name, port in ports.items()}
             self.locks.held.clear()
+        streams = ports.pop("streams")
+        ports["lanes"] = LaneSet([FakeLane(streams, streams, request.jobs), *self.more_lanes])
+        ports["bricks"], ports["driving"] = self.bricks, None
         return await run_batches(request, clock=clock, tokens=self.tokens, blocking=self.blocking, **ports)
 
     @property
@@ -130,7 +137,14 @@ class World:
         return wanted == found
 
 
-def small_world(directory: Path, *, files: int = 8, per_chunk: int = 2, trees: Sequence[bytes] = (ALICE,)) -> World:
+def small_world(
+    directory: Path,
+    *,
+    files: int = 8,
+    per_chunk: int = 2,
+    trees: Sequence[bytes] = (ALICE,),
+    bricks: Sequence[str | None] = (None,),
+) -> World:
     """A batch of some trees with so many files each, one link group in the first and a link between trees."""
     ledger = open_ledger(directory / "ledger.db", create=True)
     world = World(ledger=ledger)
@@ -139,13 +153,14 @@ def small_world(directory: Path, *, files: int = 8, per_chunk: int = 2, trees: S
         world.source.add(tree + b"/sub")
         for number in range(files):
             world.source.add(tree + b"/sub/f%02d" % number, b"content %d" % number)
-    plan_chunks(world, trees, per_chunk)
+    plan_chunks(world, trees, per_chunk, bricks)
     record_plan(world, trees)
     return world
 
 
-def plan_chunks(world: World, trees: Sequence[bytes], per_chunk: int) -> None:
-    """Chunk lists over what the source holds now."""
+def plan_chunks(world: World, trees: Sequence[bytes], per_chunk: int, bricks: Sequence[str | None] = (None,)) -> None:
+    """Chunk lists over what the source holds now; chunks of files go to the bricks by turns."""
+    turns = itertools.cycle(bricks)
     for kind in CHUNK_ORDER:
         for tree in trees:
             paths = [path for path in sorted(world.source.nodes) if path.startswith(tree + b"/")]
@@ -157,8 +172,8 @@ def plan_chunks(world: World, trees: Sequence[bytes], per_chunk: int) -> None:
                 case ChunkKind.FILES:
                     for first in range(0, len(content), per_chunk):
                         some = content[first : first + per_chunk]
-                        world.lists.add(LIST, kind, tree, [_row(world, path) for path in some])
-                case ChunkKind.LINKS:
+                        world.lists.add(LIST, kind, tree, [_row(world, path) for path in some], next(turns))
+                case ChunkKind.LINKS | ChunkKind.RANGES | ChunkKind.TREE:
                     pass
 
 

@@ -17,7 +17,7 @@ from migrator.domain.progress import RunProgress, ScanProgress, VerifyProgress
 from migrator.domain.scan import CatalogRecord
 from migrator.ports.filesystem import SourceFileSystem
 from migrator.ports.ledger import SiteRecord
-from migrator.stages.scan import ScanRequest, scan
+from migrator.stages.scan import Bricks, ScanRequest, scan
 
 
 class WallClock:
@@ -97,7 +97,12 @@ class ScanSite:
         return ScanRequest(**{"trees": ["home/*"], "workers": 3, **changes})
 
     async def scanned(
-        self, *, source: SourceFileSystem | None = None, max_part_rows: int = 1000, **changes: Any
+        self,
+        *,
+        source: SourceFileSystem | None = None,
+        max_part_rows: int = 1000,
+        bricks: Bricks | None = None,
+        **changes: Any,
     ) -> CatalogRecord:
         """Run the stage."""
         return await scan(
@@ -107,6 +112,7 @@ class ScanSite:
             catalogs=self.catalogs(max_part_rows),
             progress=self.shown,
             clock=WallClock(),
+            bricks=bricks,
         )
 
     def scan(self, **changes: Any) -> CatalogRecord:

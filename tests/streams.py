@@ -17,7 +17,7 @@ from migrator.domain.site import TargetCapabilities
 from migrator.domain.states import ChunkKind
 from migrator.domain.transfer import Outcome, ProcessIdentity
 from migrator.ports.processes import Command, Completed
-from migrator.ports.streams import ChunkWork, StreamView
+from migrator.ports.streams import BrickRules, ChunkWork, Engine, StreamView
 
 OTHER_RSYNCS_VARIABLE = "MIGRATOR_TEST_RSYNCS"
 """Further rsync programs to test with, separated by colons."""
@@ -53,11 +53,13 @@ class Ran:
 class Streams:
     """One source, one target, one engine."""
 
-    engine: RsyncEngine
+    engine: Engine
     source_root: Path
     target_root: Path
     capabilities: TargetCapabilities = field(default_factory=TargetCapabilities)
     as_uid: int | None = None
+    brick: BrickRules | None = None
+    recopy: bool = False
 
     def run(
         self,
@@ -103,6 +105,8 @@ class Streams:
             paths=[_listed(self.source_root, path) for path in paths],
             capabilities=self.capabilities,
             bwlimit_bytes_per_s=bwlimit_bytes_per_s,
+            brick=self.brick,
+            recopy=self.recopy,
         )
         view = executor.view(tree) if self.as_uid is None else self._open_view(tree)
         reader = self.engine.reader(work, view)
@@ -119,14 +123,17 @@ class Streams:
             reader.stderr(piece)
 
         if self.as_uid is None:
-            completed = await executor.execute(
-                command,
-                program=self.engine.program,
-                tree=tree,
-                on_start=on_start,
-                on_stdout=take_stdout,
-                on_stderr=take_stderr,
-            )
+            try:
+                completed = await executor.execute(
+                    command,
+                    program=self.engine.program,
+                    tree=tree,
+                    on_start=on_start,
+                    on_stdout=take_stdout,
+                    on_stderr=take_stderr,
+                )
+            finally:
+                await executor.close()
         else:
             completed = await processes.stream(
                 _as_user(command, self.as_uid), on_start=on_start, on_stdout=take_stdout, on_stderr=take_stderr

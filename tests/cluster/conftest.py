@@ -42,7 +42,7 @@ def lab_parent() -> Iterator[Path]:
 
 @pytest.fixture(scope="session")
 def lab(lab_parent: Path) -> Iterator[LabHandle]:
-    """A cluster of 3 hosts with 2 bricks each, for the whole session: leave it as it was, the source above all."""
+    """A cluster of 3 hosts with 2 bricks each, for the whole session of a process: leave it as it was, the source above all."""
     directory = lab_parent / "session"
     try:
         yield bring_up(replace(SMALL, directory=os.fsencode(directory)))

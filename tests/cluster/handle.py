@@ -7,15 +7,16 @@ import subprocess
 import time
 import xml.etree.ElementTree as ET
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from migrator.adapters.executors.process import LocalProcesses
 from migrator.domain.lab import LabBrick, LabHost, LabSpec, LabState
-from migrator.stages.lab import cluster
+from migrator.stages.lab import cluster, sshd
 from migrator.stages.lab.down import lab_down
-from migrator.stages.lab.tools import LabTools
+from migrator.stages.lab.machine import processes_in
+from migrator.stages.lab.tools import LabTools, entering
 from migrator.stages.lab.up import lab_up
 
 DEADLINE_S = 60.0
@@ -107,6 +108,19 @@ class LabHandle:
         """The brick's own directory, seen from here."""
         return Path(f"/proc/{self.host_of(brick).holder_pid}/root{cluster.brick_path(brick.number)}")
 
+    def on_host(self, host: LabHost, *argv: str | bytes) -> "subprocess.CompletedProcess[bytes]":
+        """Run a command in the namespaces of a host, without ssh."""
+        return subprocess.run([*entering(host), *argv], capture_output=True, check=False, stdin=subprocess.DEVNULL)
+
+    def ssh(self, host: LabHost, command: str) -> "subprocess.CompletedProcess[bytes]":
+        """Run a shell command on a host over ssh, as the program reaches it."""
+        argv = ["ssh", "-F", os.fsdecode(self.state.ssh_config), sshd.destination(host), command]
+        return subprocess.run(argv, capture_output=True, check=False, stdin=subprocess.DEVNULL)
+
+    def brick_path(self, brick: LabBrick) -> bytes:
+        """The brick's directory as its host sees it."""
+        return cluster.brick_path(brick.number).encode()
+
     def stop_brick(self, brick: LabBrick) -> None:
         """Kill one brick process, and wait until Gluster knows."""
         pid = self.brick_pids()[brick.name]
@@ -170,6 +184,124 @@ class LabHandle:
             yield
         finally:
             self.start_glusterd(host)
+
+    def _set_interface(self, host: LabHost, state: str) -> None:
+        argv = ["ip", "-n", host.namespace, "link", "set", "eth0", state]
+        subprocess.run(argv, check=True, capture_output=True)
+
+    @contextmanager
+    def interface_down(self, host: LabHost) -> Iterator[None]:
+        """Cut a host off; what runs there goes on. Afterwards the pool and every brick are reached again."""
+        try:
+            self._set_interface(host, "down")
+            yield
+        finally:
+            self._set_interface(host, "up")
+            asyncio.run(self._wait_for_pool())
+
+    async def _wait_for_pool(self) -> None:
+        tools = LabTools(LocalProcesses(), self.state.token)
+        await cluster.wait_for_pool(self.state, tools, WallClock())
+        await self._wait_for_all()
+
+    @contextmanager
+    def key_refused(self, host: LabHost) -> Iterator[None]:
+        """New connections are refused; those that are open go on."""
+        keys = sshd.authorized_keys(self.state, host)
+        aside = keys.with_suffix(".aside")
+        keys.rename(aside)
+        try:
+            yield
+        finally:
+            aside.rename(keys)
+
+    @contextmanager
+    def host_key_changed(self, host: LabHost) -> Iterator[None]:
+        """The host shows another key than the one that is known; open connections go on."""
+        key = sshd.host_key(self.state, host)
+        aside = key.with_name("other_key")
+        if not aside.exists():
+            asyncio.run(sshd.make_key(aside, LabTools(LocalProcesses(), self.state.token)))
+        self._swap_host_key(host, key, aside)
+        try:
+            yield
+        finally:
+            self._swap_host_key(host, key, aside)
+
+    def _swap_host_key(self, host: LabHost, key: Path, aside: Path) -> None:
+        self.stop_sshd(host)
+        between = key.with_name("between")
+        key.rename(between)
+        aside.rename(key)
+        between.rename(aside)
+        self.start_sshd(host)
+
+    def stop_sshd(self, host: LabHost) -> None:
+        """Nothing listens; open connections go on."""
+        pid = int(sshd.pid_file(host).read_text())
+        os.kill(pid, signal.SIGTERM)
+        wait_until(lambda: not is_alive(pid), "sshd has ended")
+
+    def start_sshd(self, host: LabHost) -> None:
+        asyncio.run(sshd.start_sshd(self.state, host, LabTools(LocalProcesses(), self.state.token)))
+        wait_until(lambda: self.ssh(host, "true").returncode == 0 or self._refuses(host), "sshd answers")
+
+    def _refuses(self, host: LabHost) -> bool:
+        """Another key than before, or none that is let in: it does answer."""
+        return b"connect to host" not in self.ssh(host, "true").stderr
+
+    @contextmanager
+    def sshd_down(self, host: LabHost) -> Iterator[None]:
+        self.stop_sshd(host)
+        try:
+            yield
+        finally:
+            self.start_sshd(host)
+
+    def drop_connections(self, host: LabHost) -> None:
+        """End every open ssh connection of a host at its end; what ran in them is left to itself."""
+        for pid in self._connections(host):
+            os.kill(pid, signal.SIGKILL)
+
+    def _connections(self, host: LabHost) -> list[int]:
+        """The processes of sshd that hold open connections."""
+        found: list[int] = []
+        for pid in processes_in((host.namespace,)):
+            try:
+                name = Path(f"/proc/{pid}/cmdline").read_bytes()
+            except (FileNotFoundError, ProcessLookupError):
+                continue
+            if name.startswith((b"sshd: ", b"sshd-session: ")) and b"[listener]" not in name:
+                found.append(pid)
+        return found
+
+    @contextmanager
+    def ssh_cut(self, host: LabHost) -> Iterator[None]:
+        """Nothing goes through open connections any more, neither way and without a word, and no new one is made; the
+        network for everything else goes on.
+        """
+        self.stop_sshd(host)
+        stopped = self._connections(host)
+        for pid in stopped:
+            os.kill(pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            for pid in stopped:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            self.start_sshd(host)
+
+    @contextmanager
+    def target_unmounted(self, host: LabHost) -> Iterator[None]:
+        """An empty directory is in the target's place on one host; elsewhere it stays."""
+        done = self.on_host(host, "umount", self.state.target)
+        assert done.returncode == 0, done.stderr
+        try:
+            yield
+        finally:
+            tools = LabTools(LocalProcesses(), self.state.token)
+            asyncio.run(cluster.mount_target_on(self.state, host, tools))
 
     def unmount_source(self) -> None:
         """Unmount the volume: an empty directory is in its place."""

@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from migrator.adapters.executors.process import LocalProcesses
+from migrator.adapters.executors.proc import carriers
 from migrator.domain.lab import LabSpec
 from migrator.stages.lab.machine import loops_beneath, mounts_beneath
 
@@ -19,8 +19,7 @@ def remains_of(directory: Path, token: str | None) -> list[str]:
     if namespaces.is_dir():
         found += [f"namespace {entry.name}" for entry in namespaces.iterdir() if entry.name.startswith(prefix)]
     if token is not None:
-        carriers = LocalProcesses().survivors([token]).get(token, ())
-        found += [f"process {identity.pid}" for identity in carriers]
+        found += [f"process {identity.pid}" for identity in carriers([token]).get(token, ())]
     for process in Path("/proc").iterdir():
         if process.name.isdigit() and int(process.name) != os.getpid():
             try:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from migrator.domain.site import SENTINEL_NAME
+from migrator.stages.lab.site_document import host_sections, section_lines
 from tests.cluster.handle import LabHandle
 
 _SITE = """
@@ -22,7 +23,7 @@ state_dir = {state}
 kind = "gluster"
 volume = {volume}
 mount = {source}
-via = "mount"
+via = {via}
 gluster = {gluster}
 
 [target]
@@ -77,18 +78,26 @@ class LabSite:
 
 
 @contextmanager
-def lab_site(lab: LabHandle, directory: Path, target: Path) -> Iterator[LabSite]:
-    """A new site over the lab's volume; its sentinel is taken away afterwards, so that the next test can have its own."""
+def lab_site(
+    lab: LabHandle, directory: Path, target: Path, *, via: str = "mount", hosts: bool = False, more: str = ""
+) -> Iterator[LabSite]:
+    """A new site over the lab's volume; its sentinel is taken away afterwards, so that the next test can have its own.
+
+    `hosts` True: every host of the lab has a section; `target` must lie on the lab's target then. `more` is further text.
+    """
     directory.mkdir()
     site = LabSite(directory=directory, source=lab.source, target=target)
     values = {
         "state": directory / "state",
         "volume": lab.state.spec.volume,
         "source": lab.source,
+        "via": via,
         "gluster": os.fsdecode(lab.state.gluster),
         "target": target,
     }
-    site.file.write_text(_SITE.format(**{name: json.dumps(str(value)) for name, value in values.items()}))
+    sections = host_sections(lab.state, os.fsencode(target)) if hosts else {}
+    text = _SITE.format(**{name: json.dumps(str(value)) for name, value in values.items()})
+    site.file.write_text("\n".join([text, *section_lines(sections), more]))
     try:
         yield site
     finally:

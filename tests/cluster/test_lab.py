@@ -129,13 +129,17 @@ def test_two_labs_stand_side_by_side(lab: LabHandle, make_lab: MakeLab) -> None:
     [
         (VolumeType.ARBITER, 1, b"<arbiterCount>1</arbiterCount>"),
         (VolumeType.DISTRIBUTED_REPLICATE, 2, b"<distCount>2</distCount>"),
+        (VolumeType.DISPERSE, 1, b"<disperseCount>3</disperseCount>"),
     ],
 )
 def test_other_types_of_volume(make_lab: MakeLab, volume_type: VolumeType, bricks: int, wanted: bytes) -> None:
-    handle = make_lab(volume_type=volume_type, bricks_per_host=bricks, users=1, files=10, data_bytes=9000, odd=False)
+    handle = make_lab(
+        volume_type=volume_type, bricks_per_host=bricks, users=1, files=10, data_bytes=9000, odd=False, ssh=False
+    )
     answer = handle.gluster("--xml", "volume", "info", handle.state.spec.volume)
     assert wanted in answer
-    assert b"<replicaCount>3</replicaCount>" in answer
+    assert (b"<replicaCount>3</replicaCount>" in answer) == (volume_type is not VolumeType.DISPERSE)
+    assert "source.hosts" not in handle.site_file.read_text()
 
 
 UP_SCRIPT = """

@@ -5,38 +5,48 @@ import os
 import secrets
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
+from typing import Any, TypeVar
 
 import pytest
 
 from migrator.adapters.executors.activity import ProcActivity
+from migrator.adapters.executors.host_executor import HostExecutor
 from migrator.adapters.executors.jail import SET_UP_FAILED
 from migrator.adapters.executors.local import LocalExecutor
+from migrator.adapters.executors.proc import carriers
 from migrator.adapters.executors.process import LocalProcesses
+from migrator.adapters.executors.remote import RemoteHost
 from migrator.domain.errors import Refused, ToolFailed
 from migrator.domain.transfer import ProcessIdentity
+from migrator.ports.hosts import Host
 from migrator.ports.processes import Command, Completed
+from tests.local_pipe import LocalPipe
 from tests.streams import make_trees
-from tests.xfs import run_tool, unmount
+from tests.xfs import missing_for_root_tests, run_tool, unmount
 
 BASH = os.path.realpath(b"/bin/bash")
 DEADLINE_S = 20.0
+Result = TypeVar("Result")
 
 
 class World:
     """An executor over two roots that hold a tree each."""
 
-    def __init__(self, scratch: Path) -> None:
+    def __init__(self, scratch: Path, host: Host | None = None, *, runner: asyncio.Runner | None = None) -> None:
+        """`runner` is the one that the host was reached in."""
+        self.runner = runner or asyncio.Runner()
+        self.remote = host
         self.source_root, self.target_root = scratch / "source", scratch / "target"
         self.tree = b"home/al ice\n"
         self.source, self.target = make_trees(self.source_root, self.target_root, tree=self.tree)
         self.processes = LocalProcesses(grace_s=0.5)
-        self.executor = LocalExecutor(
-            self.processes,
-            source_root=os.fsencode(self.source_root),
-            target_root=os.fsencode(self.target_root),
-            grace_s=0.5,
+        source_root, target_root = os.fsencode(self.source_root), os.fsencode(self.target_root)
+        self.executor: HostExecutor = (
+            LocalExecutor(self.processes, source_root=source_root, target_root=target_root, grace_s=0.5)
+            if host is None
+            else HostExecutor(host, source_root=source_root, target_root=target_root, grace_s=0.5)
         )
         self.view = self.executor.view(self.tree)
         self.token = secrets.token_hex(16)
@@ -62,14 +72,31 @@ class World:
         )
 
     def run(self, script: str, *, tree: bytes | None = None) -> Completed:
-        return asyncio.run(self.execute(script, tree=tree))
+        return self.in_loop(self.execute(script, tree=tree))
+
+    def in_loop(self, work: Coroutine[Any, Any, Result]) -> Result:
+        """One event loop for all of a test: a connection belongs to its own."""
+        return self.runner.run(work)
+
+    def close(self) -> None:
+        assert self.in_loop(self.processes.end(self.token, grace_s=0.0))
+        if self.remote is not None:
+            self.in_loop(self.remote.close())
+        self.runner.close()
 
 
-@pytest.fixture
-def world(scratch: Path) -> Iterator[World]:
-    made = World(scratch)
+@pytest.fixture(params=["local", "pipe", "ssh"])
+def world(scratch: Path, request: pytest.FixtureRequest) -> Iterator[World]:
+    host = None
+    if request.param != "local":
+        if reason := missing_for_root_tests():
+            pytest.skip(f"needs root: {reason}")
+        host = RemoteHost(
+            request.getfixturevalue("sshd").transport() if request.param == "ssh" else LocalPipe(), grace_s=0.5
+        )
+    made = World(scratch, host)
     yield made
-    assert asyncio.run(made.processes.end(made.token, grace_s=0.0))
+    made.close()
 
 
 async def until(condition: Callable[[], object]) -> None:
@@ -96,8 +123,8 @@ def test_exit_codes_and_signals_come_through(world: World) -> None:
 def test_every_process_carries_the_token(world: World) -> None:
     async def look() -> None:
         task = asyncio.create_task(world.execute("(while :; do read -t 0.1; done) <> <(:) & while :; do :; done"))
-        await until(lambda: len(world.processes.survivors([world.token]).get(world.token, ())) >= 2)
-        found = world.processes.survivors([world.token])[world.token]
+        await until(lambda: len(carriers([world.token]).get(world.token, ())) >= 2)
+        found = carriers([world.token])[world.token]
         assert world.started[0] in found
         activity = ProcActivity()
         before = activity.of([world.token])
@@ -105,10 +132,10 @@ def test_every_process_carries_the_token(world: World) -> None:
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        assert not world.processes.survivors([world.token])
+        assert not carriers([world.token])
         assert activity.of([world.token]) == {}
 
-    asyncio.run(look())
+    world.in_loop(look())
 
 
 def test_cancellation_ends_what_does_not_listen(world: World) -> None:
@@ -119,9 +146,9 @@ def test_cancellation_ends_what_does_not_listen(world: World) -> None:
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        assert not world.processes.survivors([world.token])
+        assert not carriers([world.token])
 
-    asyncio.run(cancel())
+    world.in_loop(cancel())
 
 
 @pytest.mark.parametrize("victim", range(3))
@@ -132,20 +159,20 @@ def test_no_killed_process_leaves_another_behind(world: World, victim: int) -> N
         script = "trap '' TERM; (while :; do :; done) & echo up; while :; do :; done"
         task = asyncio.create_task(world.execute(script))
         await until(lambda: world.stdout == b"up\n")
-        found = sorted(identity.pid for identity in world.processes.survivors([world.token])[world.token])
+        found = sorted(identity.pid for identity in carriers([world.token])[world.token])
         os.kill(found[min(victim, len(found) - 1)], signal.SIGKILL)
         assert await world.executor.end_orphans([world.token, "unknown"]) == []
         completed = await task
         assert completed.exit_code != 0
-        assert not world.processes.survivors([world.token])
+        assert not carriers([world.token])
 
-    asyncio.run(kill())
+    world.in_loop(kill())
 
 
 def test_a_program_that_is_not_there(world: World) -> None:
     command = Command(argv=(b"/no-such-program",), token=world.token)
     with pytest.raises(ToolFailed, match="no-such-program"):
-        asyncio.run(
+        world.in_loop(
             world.executor.execute(
                 command,
                 program=b"/no-such-program",
@@ -166,7 +193,8 @@ def test_without_root_streams_see_the_real_paths(scratch: Path, monkeypatch: pyt
     (world.source / "file").write_bytes(b"content\n")
     assert world.run('read line < "SOURCE/file"; echo "$line" > "TARGET/copy"').exit_code == 0
     assert (world.target / "copy").read_bytes() == b"content\n"
-    assert asyncio.run(world.executor.problem(BASH)) is None
+    assert world.in_loop(world.executor.problem(BASH)) is None
+    world.close()
 
 
 @pytest.mark.needs_root
@@ -220,7 +248,7 @@ class TestConfined:
             token=world.token,
         )
         (world.target / "a" / "one").write_bytes(b"x")
-        completed = asyncio.run(
+        completed = world.in_loop(
             world.executor.execute(
                 command,
                 program=b"/usr/bin/ln",
@@ -263,10 +291,21 @@ class TestConfined:
         assert world.stderr.startswith(b"migrator-jail: usage: ")
 
     def test_it_says_that_streams_can_be_confined(self, world: World) -> None:
-        assert asyncio.run(world.executor.problem(BASH)) is None
-        assert asyncio.run(world.executor.problem(b"/no-such-program"))
+        assert world.in_loop(world.executor.problem(BASH)) is None
+        assert world.in_loop(world.executor.problem(b"/no-such-program"))
 
     def test_root_cannot_do_without(self, world: World) -> None:
         assert world.executor.confined
         with pytest.raises(Refused):
             LocalExecutor(world.processes, source_root=b"/a", target_root=b"/b", confined=False)
+
+    def test_what_was_written_is_synced(self, world: World) -> None:
+        assert world.run("echo x > TARGET/x").exit_code == 0
+        world.in_loop(world.executor.sync())
+
+    def test_a_target_that_is_not_there_cannot_be_synced(self, world: World) -> None:
+        world.target_root.rename(world.target_root.with_name("elsewhere"))
+        assert world.run("echo x > TARGET/x").exit_code == SET_UP_FAILED
+        assert world.stderr.startswith(b"migrator-jail: target-root: ")
+        with pytest.raises(FileNotFoundError):
+            world.in_loop(world.executor.sync())

@@ -11,7 +11,7 @@ from migrator.domain.errors import LedgerCorrupt, UsageError
 from migrator.domain.events import Event, EventKind, Severity
 from migrator.domain.plan import Chunk
 from migrator.domain.scan import CatalogRecord
-from migrator.domain.site import MountIdentity, TargetCapabilities
+from migrator.domain.site import MountIdentity, Need, TargetCapabilities
 from migrator.domain.states import BatchState, ChunkKind, ChunkState, PassKind, PassState
 from migrator.domain.transfer import (
     ChunkRecord,
@@ -274,6 +274,38 @@ class TestPasses:
         assert [chunk.number for chunk in waiting(ledger, made)] == [4, 2, 1, 3]
         assert len(ledger.passes.pending(made, ChunkKind.FILES, 2)) == 2
         assert list(ledger.passes.pending(made, ChunkKind.LINKS, 2)) == []
+
+    def test_chunks_wait_for_those_who_reach_their_brick(self, ledger: Ledger) -> None:
+        bricks = (None, "one:/b", "two:/b", "one:/b")
+        made = begin(ledger, [replace(files(n, n), brick=brick) for n, brick in enumerate(bricks, start=1)])
+        assert ledger.passes.bricks(made) == {None, "one:/b", "two:/b"}
+
+        def waiting_for(*wanted: str | None) -> list[int]:
+            return [one.number for one in ledger.passes.pending(made, ChunkKind.FILES, 9, bricks=wanted)]
+
+        assert [one.brick for one in waiting(ledger, made)] == ["one:/b", "two:/b", "one:/b", None]
+        assert waiting_for("one:/b") == [4, 2]
+        assert waiting_for("one:/b", None) == [4, 2, 1]
+        assert waiting_for(None) == [1]
+        assert waiting_for("other:/b") == waiting_for() == []
+        largest = waiting(ledger, made)[0]
+        attempt(ledger, largest.id)
+        halves = [(replace(files(0, 2), brick=brick), "a") for brick in ("one:/b", None)]
+        assert [one.brick for one in ledger.passes.split(largest.id, halves)] == ["one:/b", None]
+        assert waiting_for(None, "two:/b") == [3, 6, 1]
+
+    def test_ranges_bring_the_bytes_and_files_the_names(self, ledger: Ledger) -> None:
+        ranges = [Chunk(number=n, kind=ChunkKind.RANGES, tree=b"t", files=0, size_bytes=50) for n in (1, 2)]
+        made = begin(ledger, [*ranges, files(3, 0, tree=b"t")])
+        totals = ledger.passes.totals(made)
+        assert (totals.files, totals.size_bytes) == (1, 100)
+        assert (ledger.passes.read(made).total_files, ledger.passes.read(made).total_bytes) == (1, 100)
+        for kind in (ChunkKind.RANGES, ChunkKind.FILES):
+            for chunk in ledger.passes.pending(made, kind, 9):
+                end(ledger, attempt(ledger, chunk.id, f"t{chunk.id}"))
+        totals = ledger.passes.totals(made)
+        assert (totals.done_files, totals.done_bytes) == (1, 100)
+        assert ledger.passes.arrived(before_plan="q") == {b"t": Need(size_bytes=100, inodes=1)}
 
     def test_and_chunks_are_read_one_by_one(self, ledger: Ledger) -> None:
         made = begin(ledger, [files(1, 5)])

@@ -13,7 +13,7 @@ from migrator.adapters.plans.documents import PlanFiles
 from migrator.decide.packing import PackedChunk
 from migrator.domain.errors import Refused, UsageError
 from migrator.domain.plan import Chunk, ListedPath
-from migrator.domain.states import ChunkKind
+from migrator.domain.states import CHUNK_ORDER, ChunkKind
 from migrator.ports.catalog import ChunkLists
 from migrator.ports.plans import NewPlans
 from migrator.ports.usage import ChunkListWriter
@@ -24,7 +24,12 @@ SITE_ID = small_plan().site_id
 
 
 def chunk(
-    number: int, names: list[bytes], *, kind: ChunkKind = ChunkKind.FILES, tree: bytes = b"home/a"
+    number: int,
+    names: list[bytes],
+    *,
+    kind: ChunkKind = ChunkKind.FILES,
+    tree: bytes = b"home/a",
+    in_ranges: bool = False,
 ) -> PackedChunk:
     return PackedChunk(
         batch=1,
@@ -35,14 +40,27 @@ def chunk(
         sizes_bytes=[number * 10 + place for place in range(len(names))],
         link_groups=[2**64 - 1 - place if place % 2 else None for place in range(len(names))],
         links_to=[b"home/a/first\xff" if kind is ChunkKind.LINKS else None for _ in names],
+        mtimes_ns=[None if place % 3 == 2 else place - 2**62 for place in range(len(names))],
+        brick="server-1:/bricks/é" if number % 3 else None,
+        range_offset_bytes=2**40 if kind is ChunkKind.RANGES else None,
+        in_ranges=in_ranges,
     )
 
 
 def listed(one: PackedChunk) -> list[ListedPath]:
-    columns = zip(one.paths, one.sizes_bytes, one.link_groups, one.links_to, strict=True)
+    columns = zip(one.paths, one.sizes_bytes, one.link_groups, one.links_to, one.mtimes_ns, strict=True)
     return [
-        ListedPath(path=path, size_bytes=size_bytes, link_group=group, link_to=link_to)
-        for path, size_bytes, group, link_to in columns
+        ListedPath(
+            path=path,
+            size_bytes=size_bytes,
+            link_group=group,
+            link_to=link_to,
+            mtime_ns=mtime_ns,
+            range_offset_bytes=one.range_offset_bytes,
+            range_length_bytes=size_bytes if one.kind is ChunkKind.RANGES else None,
+            in_ranges=one.in_ranges,
+        )
+        for path, size_bytes, group, link_to, mtime_ns in columns
     ]
 
 
@@ -68,22 +86,26 @@ def many(count: int) -> Iterator[PackedChunk]:
 
 
 def test_every_chunk_is_read_as_it_was_written(lists: ChunkListFiles) -> None:
-    kinds = list(ChunkKind)
-    written = [chunk(number, list(HOSTILE), kind=kinds[number % 4], tree=b"t\xff") for number in range(1, 9)]
+    written = [
+        chunk(number, list(HOSTILE), kind=CHUNK_ORDER[number % 5], tree=b"t\xff", in_ranges=number % 5 == 2)
+        for number in range(1, 11)
+    ]
     found = lists.write("spring", 3, written)
     assert found.chunk_list == "spring.chunks/batch-0003.parquet"
-    assert [(one.number, one.kind, one.tree, one.files, one.size_bytes) for one in lists.chunks(found.chunk_list)] == [
-        (one.number, one.kind, one.tree, one.files, one.size_bytes) for one in written
-    ]
+    assert [
+        (one.number, one.kind, one.tree, one.files, one.size_bytes, one.brick) for one in lists.chunks(found.chunk_list)
+    ] == [(one.number, one.kind, one.tree, one.files, one.size_bytes, one.brick) for one in written]
     for one in written:
         assert list(lists.paths(found.chunk_list, one.number)) == listed(one)
 
 
 def test_the_sums_of_a_list(lists: ChunkListFiles) -> None:
-    written = [chunk(number, [b"x", b"y"], kind=kind) for number, kind in enumerate(ChunkKind, start=1)]
+    written = [chunk(number, [b"x", b"y"], kind=kind) for number, kind in enumerate(CHUNK_ORDER, start=1)]
     found = lists.write("spring", 1, written)
-    assert (found.chunks, found.files, found.directories) == (4, 4, 2)
-    assert found.size_bytes == sum(one.size_bytes for one in written if one.kind in (ChunkKind.FILES, ChunkKind.LINKS))
+    # A file in ranges counts as a file where it is listed whole, and its bytes where its ranges are.
+    assert (found.chunks, found.files, found.directories) == (5, 4, 2)
+    content = (ChunkKind.RANGES, ChunkKind.FILES, ChunkKind.LINKS)
+    assert found.size_bytes == sum(one.size_bytes for one in written if one.kind in content)
 
 
 def test_a_chunk_is_found_among_many_row_groups(lists: ChunkListFiles, tmp_path: Path) -> None:
@@ -161,13 +183,17 @@ def test_lists_lie_below_their_directories(lists: ChunkListFiles, name: str) -> 
         lists.digest(name)
 
 
-def test_halves_of_a_chunk_lie_in_the_state_directory(lists: ChunkListFiles, tmp_path: Path) -> None:
-    whole = chunk(9, list(HOSTILE))
-    half = Chunk(number=31, kind=ChunkKind.FILES, tree=b"home/a", files=3, size_bytes=1)
+@pytest.mark.parametrize("kind", [ChunkKind.FILES, ChunkKind.RANGES])
+@pytest.mark.parametrize("brick", ["server-1:/brick", None])
+def test_halves_of_a_chunk_lie_in_the_state_directory(
+    lists: ChunkListFiles, tmp_path: Path, kind: ChunkKind, brick: str | None
+) -> None:
+    whole = chunk(9, list(HOSTILE), kind=kind, in_ranges=kind is ChunkKind.FILES)
+    half = Chunk(number=31, kind=kind, tree=b"home/a", files=3, size_bytes=1, brick=brick)
     for _ in range(2):
         name = lists.write_split(4, half, listed(whole)[:3])
         assert list(lists.paths(name, 31)) == listed(whole)[:3]
-        assert [one.number for one in lists.chunks(name)] == [31]
+        assert [(one.number, one.kind, one.brick) for one in lists.chunks(name)] == [(31, kind, brick)]
     assert not (tmp_path / "plans").exists()
     assert [file.name for file in (tmp_path / "state" / "splits").rglob("*.parquet")] == ["chunk-00000031.parquet"]
 

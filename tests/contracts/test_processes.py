@@ -9,27 +9,55 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from pathlib import Path
+from typing import Any, TypeVar
 
 import pytest
 
-from migrator.adapters.executors import process
-from migrator.adapters.executors.proc import TOKEN_VARIABLE
+from migrator.adapters.executors import ending
+from migrator.adapters.executors.proc import TOKEN_VARIABLE, carriers
 from migrator.adapters.executors.process import LocalProcesses
+from migrator.adapters.executors.remote import RemoteHost
+from migrator.adapters.executors.transport import Transport
 from migrator.domain.errors import ToolFailed
 from migrator.domain.transfer import ProcessIdentity
 from migrator.ports.processes import Command, Completed, Processes
+from tests.local_pipe import LocalPipe
 
-Make = Callable[[], Processes]
 PYTHON = os.fsencode(sys.executable)
 DEADLINE_S = 20.0
 
 
-@pytest.fixture(params=[lambda: LocalProcesses(grace_s=0.3, output_limit_bytes=50_000_000)], ids=["local"])
-def processes(request: pytest.FixtureRequest) -> Processes:
-    made: Processes = request.param()
-    return made
+LIMIT_BYTES = 50_000_000
+Result = TypeVar("Result")
+loops: list[asyncio.Runner] = []
+
+
+@pytest.fixture(autouse=True)
+def runner() -> Iterator[asyncio.Runner]:
+    """One event loop for all of a test: connections belong to theirs."""
+    with asyncio.Runner() as made:
+        loops.append(made)
+        yield made
+        loops.pop()
+
+
+def in_loop(work: Coroutine[Any, Any, Result]) -> Result:
+    return loops[-1].run(work)
+
+
+@pytest.fixture(params=["local", "pipe", "ssh"])
+def processes(request: pytest.FixtureRequest, runner: asyncio.Runner) -> Iterator[Processes]:
+    if request.param == "local":
+        yield LocalProcesses(grace_s=0.3, output_limit_bytes=LIMIT_BYTES)
+        return
+    transport: Transport = LocalPipe()
+    if request.param == "ssh":
+        transport = request.getfixturevalue("sshd").transport()
+    host = RemoteHost(transport, grace_s=0.3, output_limit_bytes=LIMIT_BYTES)
+    yield host.processes
+    runner.run(host.close())
 
 
 @pytest.fixture
@@ -37,7 +65,7 @@ def token(processes: Processes) -> Iterator[str]:
     """A token of this test alone; what still carries it afterwards is ended."""
     value = secrets.token_hex(16)
     yield value
-    assert asyncio.run(processes.end(value, grace_s=0.0))
+    assert in_loop(processes.end(value, grace_s=0.0))
 
 
 def start_alone(argv: Sequence[bytes], token: str) -> int:
@@ -50,16 +78,16 @@ def start_alone(argv: Sequence[bytes], token: str) -> int:
 
 
 def run(processes: Processes, *argv: bytes, **options: object) -> Completed:
-    return asyncio.run(processes.run(Command(argv=argv, **options)))  # type: ignore[arg-type]
+    return in_loop(processes.run(Command(argv=argv, **options)))  # type: ignore[arg-type]
 
 
 def shell(script: str) -> tuple[bytes, ...]:
     return (b"sh", b"-c", script.encode())
 
 
-async def until(condition: Callable[[], object]) -> None:
+async def until(condition: Callable[[], Awaitable[object]]) -> None:
     deadline = time.monotonic() + DEADLINE_S
-    while not condition():
+    while not await condition():
         assert time.monotonic() < deadline, "waited in vain"
         await asyncio.sleep(0.01)
 
@@ -126,14 +154,14 @@ def test_a_time_limit_ends_the_whole_group(processes: Processes, token: str) -> 
     assert completed.timed_out
     assert completed.exit_code == -signal.SIGKILL
     assert completed.stdout == b"started\n"
-    assert not processes.survivors([token])
+    assert not in_loop(processes.survivors([token]))
 
 
 def test_too_much_output_ends_it(token: str) -> None:
     processes = LocalProcesses(grace_s=0.3, output_limit_bytes=100_000)
     with pytest.raises(ToolFailed, match="100000 bytes"):
         run(processes, b"yes", token=token, timeout_s=None)
-    assert not processes.survivors([token])
+    assert not in_loop(processes.survivors([token]))
 
 
 @pytest.mark.parametrize(
@@ -151,14 +179,18 @@ def test_cancellation_leaves_nothing(processes: Processes, token: str, script: s
         started: list[ProcessIdentity] = []
         command = Command(argv=shell(script), token=token, timeout_s=None)
         task = asyncio.create_task(ignore_output(processes, command, started.append))
-        await until(lambda: len(processes.survivors([token]).get(token, ())) >= 1 + script.count("&"))
+
+        async def all_started() -> bool:
+            return len((await processes.survivors([token])).get(token, ())) >= 1 + script.count("&")
+
+        await until(all_started)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        assert not processes.survivors([token])
+        assert not (await processes.survivors([token]))
         assert started
 
-    asyncio.run(cancel())
+    in_loop(cancel())
 
 
 def test_cancelling_again_and_again_does_not_leave_it_either(processes: Processes, token: str) -> None:
@@ -170,9 +202,9 @@ def test_cancelling_again_and_again_does_not_leave_it_either(processes: Processe
             task.cancel()
             await asyncio.sleep(0.01)
         assert task.cancelled()
-        assert not processes.survivors([token])
+        assert not (await processes.survivors([token]))
 
-    asyncio.run(cancel())
+    in_loop(cancel())
 
 
 def test_cancellation_before_the_start_starts_nothing(processes: Processes, token: str) -> None:
@@ -181,9 +213,9 @@ def test_cancellation_before_the_start_starts_nothing(processes: Processes, toke
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        assert not processes.survivors([token])
+        assert not (await processes.survivors([token]))
 
-    asyncio.run(cancel())
+    in_loop(cancel())
 
 
 @pytest.mark.parametrize("where", ["on_start", "on_stdout", "on_stderr"])
@@ -199,8 +231,8 @@ def test_a_callback_that_raises_ends_it(processes: Processes, token: str, where:
     }
     command = Command(argv=shell("echo out; echo err >&2; sleep 1000"), token=token, timeout_s=None)
     with pytest.raises(Trouble):
-        asyncio.run(processes.stream(command, **callbacks))
-    assert not processes.survivors([token])
+        in_loop(processes.stream(command, **callbacks))
+    assert not in_loop(processes.survivors([token]))
 
 
 def test_output_comes_in_pieces_as_it_is_written(processes: Processes, tmp_path: Path) -> None:
@@ -227,7 +259,7 @@ def test_output_comes_in_pieces_as_it_is_written(processes: Processes, tmp_path:
         assert bytes(seen) == b"onetwo"
         assert (completed.stdout, completed.stderr) == (b"", b"")
 
-    asyncio.run(follow())
+    in_loop(follow())
 
 
 def _write_line(path: Path) -> None:
@@ -239,7 +271,7 @@ def test_a_daemon_that_keeps_the_pipes_does_not_keep_us(processes: Processes, to
     completed = run(processes, *shell("setsid sleep 1000 & echo up"), token=token)
     assert completed.stdout == b"up\n"
     assert not completed.timed_out
-    assert len(processes.survivors([token])[token]) == 1
+    assert len(in_loop(processes.survivors([token]))[token]) == 1
 
 
 def test_a_process_is_known_again(processes: Processes, token: str) -> None:
@@ -249,11 +281,11 @@ def test_a_process_is_known_again(processes: Processes, token: str) -> None:
         command = Command(argv=(b"sleep", b"1000"), token=token, timeout_s=None)
         task = asyncio.create_task(ignore_output(processes, command, started.append))
         await until(lambda: processes.survivors([token]))
-        assert processes.survivors([token, "another"]) == {token: tuple(started)}
+        assert (await processes.survivors([token, "another"])) == {token: tuple(started)}
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
 
-    asyncio.run(look())
+    in_loop(look())
     assert started[0].pid > 1
     assert started[0].start_ticks > 0
     assert len(started[0].boot_id) == 36
@@ -263,25 +295,25 @@ def test_the_end_of_one_token_leaves_others_alone(processes: Processes, token: s
     other = secrets.token_hex(16)
     try:
         mine, theirs = (start_alone((b"sleep", b"1000"), each) for each in (token, other))
-        found = processes.survivors([token, other])
+        found = in_loop(processes.survivors([token, other]))
         assert {each: [one.pid for one in left] for each, left in found.items()} == {token: [mine], other: [theirs]}
-        assert asyncio.run(processes.end(token, grace_s=1.0))
-        assert processes.survivors([token, other]) == {other: found[other]}
-        assert asyncio.run(processes.end(token, grace_s=1.0)), "may be called again"
+        assert in_loop(processes.end(token, grace_s=1.0))
+        assert in_loop(processes.survivors([token, other])) == {other: found[other]}
+        assert in_loop(processes.end(token, grace_s=1.0)), "may be called again"
     finally:
-        assert asyncio.run(processes.end(other, grace_s=0.0))
+        assert in_loop(processes.end(other, grace_s=0.0))
 
 
 def test_a_token_is_matched_whole(processes: Processes, token: str) -> None:
     start_alone((b"sleep", b"1000"), token)
-    assert not processes.survivors([token[:-1], token + "0", ""])
+    assert not in_loop(processes.survivors([token[:-1], token + "0", ""]))
 
 
 def test_what_starts_others_while_it_is_ended_is_ended_too(processes: Processes, token: str) -> None:
     script = "trap 'setsid sleep 1000 & setsid sleep 1000' TERM; while :; do sleep 0.1; done"
     start_alone(shell(script), token)
-    assert asyncio.run(processes.end(token, grace_s=0.5))
-    assert not processes.survivors([token])
+    assert in_loop(processes.end(token, grace_s=0.5))
+    assert not in_loop(processes.survivors([token]))
 
 
 def test_many_at_once(processes: Processes) -> None:
@@ -289,15 +321,74 @@ def test_many_at_once(processes: Processes) -> None:
         commands = [Command(argv=(b"cat",), stdin=b"%d" % number * 1000) for number in range(30)]
         return list(await asyncio.gather(*(processes.run(command) for command in commands)))
 
-    assert [completed.stdout for completed in asyncio.run(many())] == [b"%d" % number * 1000 for number in range(30)]
+    assert [completed.stdout for completed in in_loop(many())] == [b"%d" % number * 1000 for number in range(30)]
 
 
 def test_what_cannot_be_ended_is_said(monkeypatch: pytest.MonkeyPatch, token: str) -> None:
     """A process that hangs in the kernel takes no signal: as here, where none is sent."""
-    monkeypatch.setattr(process, "_signal", lambda *_: None)
-    monkeypatch.setattr(process, "_KILL_WAIT_S", 0.05)
+    monkeypatch.setattr(ending, "send_signal", lambda *_: None)
+    monkeypatch.setattr(ending, "KILL_WAIT_S", 0.05)
     processes = LocalProcesses(grace_s=0.05)
     start_alone((b"sleep", b"1000"), token)
-    assert not asyncio.run(processes.end(token, grace_s=0.05))
+    assert not in_loop(processes.end(token, grace_s=0.05))
     monkeypatch.undo()
-    assert asyncio.run(processes.end(token, grace_s=1.0))
+    assert in_loop(processes.end(token, grace_s=1.0))
+
+
+def test_a_slow_reader_holds_a_fast_program(processes: Processes, token: str) -> None:
+    """What is on its way stays bounded, however much the program has to say, and nothing is lost."""
+    size_bytes = 60_000_000
+
+    async def hold() -> tuple[int, int]:
+        taken, written_when_held = 0, -1
+
+        async def slow(piece: bytes) -> None:
+            nonlocal taken, written_when_held
+            taken += len(piece)
+            if written_when_held < 0:
+                written_when_held = await _written_until_it_waits(token)
+
+        command = Command(argv=(b"head", b"-c", b"%d" % size_bytes, b"/dev/zero"), token=token, timeout_s=None)
+        completed = await processes.stream(command, on_start=lambda _: None, on_stdout=slow, on_stderr=lambda _: None)
+        assert completed.exit_code == 0
+        return taken, written_when_held
+
+    taken, written_when_held = in_loop(hold())
+    assert taken == size_bytes
+    assert 0 < written_when_held < 8 << 20
+
+
+def test_a_slow_reader_gets_all_of_a_program_that_has_ended(processes: Processes, token: str) -> None:
+    """What its pipes hold when it ends is not lost."""
+
+    async def hold() -> int:
+        taken = 0
+
+        async def slow(piece: bytes) -> None:
+            nonlocal taken
+            if not taken:
+                await until(lambda: _none_left(processes, token))
+            taken += len(piece)
+
+        command = Command(argv=shell("printf one; printf two >&2; head -c 60000 /dev/zero"), token=token)
+        await processes.stream(command, on_start=lambda _: None, on_stdout=slow, on_stderr=lambda _: None)
+        return taken
+
+    assert in_loop(hold()) == 60_003
+
+
+async def _none_left(processes: Processes, token: str) -> bool:
+    return not await processes.survivors([token])
+
+
+async def _written_until_it_waits(token: str) -> int:
+    """How much the token's process has written, once it does not go on."""
+    before = -1
+    while True:
+        (carrier,) = carriers([token])[token]
+        lines = Path(f"/proc/{carrier.pid}/io").read_text().split("\n")  # noqa: ASYNC240 - it does not block
+        written = int(next(line for line in lines if line.startswith("wchar:")).split()[1])
+        if written == before:
+            return written
+        before = written
+        await asyncio.sleep(0.2)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from migrator.domain import report
-from migrator.domain.scan import CatalogRecord
+from migrator.domain.scan import BrickWalk, CatalogRecord, ScanTimes
 from migrator.domain.verification import VerificationRecord
 
 TEXT = (Path(__file__).parents[2] / "docs" / "json.md").read_text()
@@ -29,6 +29,8 @@ TYPES = [
     report.DonePoint,
     VerificationRecord,
     CatalogRecord,
+    BrickWalk,
+    ScanTimes,
 ]
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from migrator.adapters.engines.rsync import RsyncEngine
-from migrator.adapters.executors.process import LocalProcesses
+from migrator.adapters.executors.proc import carriers
 from migrator.domain.states import ChunkKind
 from migrator.domain.transfer import Verdict
 from migrator.domain.units import KIB, MIB
@@ -200,12 +200,11 @@ def test_a_cancelled_stream_leaves_no_process(scratch: Path) -> None:
             )
         )
         await asyncio.wait_for(moving.wait(), 20)
-        processes = LocalProcesses()
-        assert len(processes.survivors([token])[token]) >= 4, "the jail and rsync's three"
+        assert len(carriers([token])[token]) >= 4, "the jail and rsync's three"
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        assert not processes.survivors([token])
+        assert not carriers([token])
 
     asyncio.run(cancel())
 

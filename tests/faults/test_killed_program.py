@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from migrator.adapters.executors.proc import carriers
 from migrator.adapters.executors.process import LocalProcesses
 from migrator.domain.units import MIB
 from tests.streams import make_trees
@@ -47,11 +48,11 @@ def test_a_killed_program_takes_its_streams_with_it(scratch: Path, number: signa
         with program:
             assert program.stdout is not None
             assert program.stdout.readline() == b"moving\n"
-            assert len(processes.survivors([token])[token]) >= 4
+            assert len(carriers([token])[token]) >= 4
             program.send_signal(number)
             program.wait(DEADLINE_S)
         deadline = time.monotonic() + DEADLINE_S
-        while processes.survivors([token]):
+        while carriers([token]):
             assert time.monotonic() < deadline, "the stream outlives the program"
             time.sleep(0.01)
     finally:

@@ -28,7 +28,7 @@ def site(scratch: Path, make_xfs: MakeXfs) -> Site:
 
 @pytest.fixture
 def planned(site: Site) -> Site:
-    for verb in ("init", "doctor", "scan", "plan"):
+    for verb in ("init", "scan", "plan"):
         site.works(verb)
     return site
 

@@ -137,22 +137,27 @@ def test_a_catalog_that_is_half_written(planned: Site) -> None:
     planned.fails(4, "plan", says=(catalog.name,))
 
 
-def test_rsync_missing_or_too_old(planned: Site, scratch: Path) -> None:
+def test_where_rsync_is_missing_or_too_old_the_compiled_program_copies_and_doctor_complains(
+    planned: Site, scratch: Path
+) -> None:
     tools = scratch / "tools"
     tools.mkdir()
     for name in ("python3", "mount", "umount"):
         (tools / name).symlink_to(f"/usr/bin/{name}")
-    planned.fails(1, "run", "--user-batch", "1", says=("rsync", "apt install rsync"), path=str(tools))
+    done = planned.call("run", "--user-batch", "1", path=str(tools))
+    assert done.returncode == 0, done.stderr
     found = planned.call("doctor", path=str(tools))
     assert found.returncode == 1
     assert "rsync" in found.stdout
     old = tools / "rsync"
     old.write_text("#!/bin/sh\necho 'rsync  version 3.0.9  protocol version 30'\n")
     old.chmod(0o755)
-    planned.fails(1, "run", "--user-batch", "1", says=("3.0.9", "3.2.3"), path=str(tools))
+    done = planned.call("run", "--user-batch", "2", path=str(tools))
+    assert done.returncode == 0, done.stderr
     found = planned.call("doctor", path=str(tools))
     assert found.returncode == 1
     assert "3.0.9" in found.stdout
+    planned.works("verify", "--all")
 
 
 def test_a_user_tree_that_vanished_since_the_scan(planned: Site) -> None:

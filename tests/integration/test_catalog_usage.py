@@ -69,9 +69,13 @@ def queries_of(tmp_path: Path) -> Iterator[Opener]:
     with ExitStack() as stack:
 
         def opener(
-            entries: Sequence[Entry], trees: Sequence[bytes] = TREES, *, max_part_rows: int = 50
+            entries: Sequence[Entry],
+            trees: Sequence[bytes] = TREES,
+            *,
+            max_part_rows: int = 50,
+            bricks: Sequence[str] = (),
         ) -> CatalogQueries:
-            write_catalog(tmp_path / "catalogs", entries, trees, max_part_rows=max_part_rows)
+            write_catalog(tmp_path / "catalogs", entries, trees, max_part_rows=max_part_rows, bricks=bricks)
             catalogs = CatalogQueryFiles(tmp_path / "catalogs", temp_dir=tmp_path / "tmp")
             return stack.enter_context(catalogs.open("catalog-1"))
 
@@ -341,6 +345,42 @@ def test_the_listings_come_in_the_order_of_the_packer(queries_of: Opener) -> Non
         if tree_of(entry) == tree and entry.type is not EntryType.DIRECTORY and entry.link_group is None
     ]
     assert files == singles
+
+
+def test_files_are_listed_by_brick_and_directories_once(queries_of: Opener) -> None:
+    bricks = ("two:/b", "one:/b")
+    tree = TREES[0]
+    entries = [directory(tree), directory(tree + b"/d")]
+    # The walks of the bricks go on at once, so that their rows lie mixed.
+    for number in range(40):
+        brick = (*bricks, "gone:/b", None)[number % 4]
+        entries.append(invented(b"%s/d/%02d" % (tree, number), size_bytes=number, mtime_ns=number - 7, brick=brick))
+    for group, places in enumerate([("one:/b", "one:/b"), ("one:/b", "two:/b"), (None, "two:/b")]):
+        entries += [
+            invented(b"%s/d/link-%d-%d" % (tree, group, number), size_bytes=5, ino=90 + group, nlink=3, brick=brick)
+            for number, brick in enumerate(places)
+        ]
+        entries.append(invented(b"%s/%d" % (TREES[1], group), size_bytes=5, ino=90 + group, nlink=3, brick=places[0]))
+    listings = list(queries_of(entries, bricks=bricks).listings([[tree, TREES[1]]]))
+    files = {
+        (one.brick, one.grouped): one.paths for one in listings if one.kind is ChunkKind.FILES and one.tree == tree
+    }
+    assert files == {
+        (None, False): [b"%s/d/%02d" % (tree, number) for number in range(40) if number % 4 > 1],
+        (None, True): [b"%s/d/link-%d-%d" % (tree, group, number) for group in (1, 2) for number in range(2)],
+        ("one:/b", False): [b"%s/d/%02d" % (tree, number) for number in range(1, 40, 4)],
+        ("one:/b", True): [b"%s/d/link-0-%d" % (tree, number) for number in range(2)],
+        ("two:/b", False): [b"%s/d/%02d" % (tree, number) for number in range(0, 40, 4)],
+    }
+    # What lies on one brick follows one another, so that one chunk can take it.
+    assert [(one.brick, one.grouped) for one in listings if one.kind is ChunkKind.FILES] == list(files)
+    others = [(one.kind, one.brick, one.paths) for one in listings if one.kind is not ChunkKind.FILES]
+    assert others == [
+        (ChunkKind.DIRECTORIES, None, [tree + b"/d"]),
+        (ChunkKind.LINKS, None, [b"%s/%d" % (TREES[1], group) for group in range(3)]),
+    ]
+    mtimes = {entry.path: entry.mtime_ns for entry in entries}
+    assert all(one.mtimes_ns == [mtimes[path] for path in one.paths] for one in listings)
 
 
 def test_a_half_written_catalog_is_refused(tmp_path: Path) -> None:

@@ -16,8 +16,9 @@ from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 
 from migrator.adapters.ledger import schema, tables
+from migrator.adapters.ledger.backups import backup
 from migrator.adapters.ledger.database import Database
-from migrator.adapters.ledger.schema import backup, bring_up_to_date, known_revisions
+from migrator.adapters.ledger.schema import bring_up_to_date, known_revisions
 from migrator.adapters.ledger.sqlite import open_ledger
 from migrator.domain.errors import ExitCode, LedgerCorrupt, LockHeld, MigratorError, UsageError
 from migrator.domain.events import Event, EventKind, Severity

@@ -61,9 +61,11 @@ class World:
     documents: PlanFiles
     site: Site
 
-    def scanned(self, found: Sequence[Entry], *, name: str = "catalog-1", whole: bool = True) -> CatalogRecord:
+    def scanned(
+        self, found: Sequence[Entry], *, name: str = "catalog-1", whole: bool = True, bricks: Sequence[str] = ()
+    ) -> CatalogRecord:
         scan_id = self.ledger.scans.start(catalog=name, via="mount", at_s=1000.0)
-        record = write_catalog(self.root / "catalogs", found, TREES, name=name, whole=whole)
+        record = write_catalog(self.root / "catalogs", found, TREES, name=name, whole=whole, bricks=bricks)
         record = replace(record, scan_id=scan_id)
         self.ledger.scans.finish(record)
         return record
@@ -192,6 +194,43 @@ def test_the_chunk_lists_hold_every_path_once(ready: World) -> None:
         assert len(chunks) == batch.chunks
         assert all(chunk.files <= 50 and chunk.size_bytes <= 100 * MIB for chunk in chunks)
         assert ready.lists.digest(batch.chunk_list) == batch.chunk_list_digest
+
+
+def test_bricks_and_big_files_shape_the_chunks(ready: World) -> None:
+    bricks = ("one:/b", "two:/b")
+    found = [directory(ALICE), directory(ALICE + b"/d")]
+    for number in range(6):
+        found.append(invented(b"%s/d/%d" % (ALICE, number), size_bytes=50, mtime_ns=number, brick=bricks[number % 2]))
+    found.append(invented(ALICE + b"/big", size_bytes=70 * MIB, brick="two:/b"))
+    ready.scanned(found, name="catalog-2", bricks=bricks)
+    ready.site = replace(ready.site, transfer=replace(ready.site.transfer, range_size_bytes=20 * MIB))
+    batch, *_ = ready.plan().plan.batches
+    assert (batch.files, batch.directories, batch.size_bytes) == (7, 1, 70 * MIB + 300)
+    chunks = list(ready.lists.chunks(batch.chunk_list))
+    assert [(one.kind, one.brick, one.files, one.size_bytes) for one in chunks] == [
+        (ChunkKind.DIRECTORIES, "one:/b", 1, 0),
+        (ChunkKind.DIRECTORY_TIMES, "one:/b", 1, 0),
+        (ChunkKind.FILES, "one:/b", 3, 150),
+        *[(ChunkKind.RANGES, "two:/b", 0, 20 * MIB)] * 3,
+        (ChunkKind.RANGES, "two:/b", 0, 10 * MIB),
+        (ChunkKind.FILES, "two:/b", 1, 0),
+        (ChunkKind.FILES, "two:/b", 3, 150),
+    ]
+    (part,) = ready.lists.paths(batch.chunk_list, 7)
+    assert (part.range_offset_bytes, part.range_length_bytes, part.in_ranges) == (60 * MIB, 10 * MIB, False)
+    (whole,) = ready.lists.paths(batch.chunk_list, 8)
+    assert (whole.path, whole.size_bytes, whole.file_size_bytes, whole.in_ranges) == (
+        ALICE + b"/big",
+        0,
+        70 * MIB,
+        True,
+    )
+    assert [one.mtime_ns for one in ready.lists.paths(batch.chunk_list, 3)] == [0, 2, 4]
+    # An engine that copies whole files only gets whole files.
+    ready.site = replace(ready.site, transfer=replace(ready.site.transfer, engine="rsync"))
+    batch, *_ = ready.plan().plan.batches
+    kinds = Counter(one.kind for one in ready.lists.chunks(batch.chunk_list))
+    assert (kinds[ChunkKind.RANGES], batch.size_bytes) == (0, 70 * MIB + 300)
 
 
 def test_trees_that_share_links_share_a_batch_where_they_may(ready: World) -> None:

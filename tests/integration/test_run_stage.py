@@ -36,7 +36,7 @@ async def test_nothing_counts_as_done_before_a_sync(world: World) -> None:
 
     def spy(attempt_id: int, **facts: object) -> None:
         if facts["chunk_state"] is ChunkState.DONE:
-            listed_paths = next(paths for kind, paths in reversed(world.streams.streams))
+            _, listed_paths = world.streams.streams[attempt_id - 1]
             seen.append(not world.target.dirty.intersection(listed_paths))
         finish(attempt_id, **facts)  # type: ignore[arg-type]
 

@@ -6,6 +6,7 @@ import os
 import stat
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from migrator.domain.brick import SourceHealth
 from migrator.domain.entry import Entry
 from migrator.domain.errors import Interrupted, Refused, UsageError
 from migrator.domain.lab import OddFiles
-from migrator.domain.scan import CatalogRecord, ScanProblem
+from migrator.domain.scan import CatalogRecord, ScanProblem, ScanTimes
 from migrator.ports.filesystem import Block
 from tests.conftest import MakeXfs
 from tests.scan_site import ScanSite
@@ -98,7 +99,8 @@ def test_every_path_has_one_row_with_its_tree(site: ScanSite) -> None:
     assert (record.rows, record.directories, record.files) == (len(rows), 9, len(rows) - 9)
     assert record.size_bytes == sum(row["size"] for row in rows if row["type"] == "file")
     assert record.problems == 0
-    assert site.ledger.scans.latest() == record
+    assert site.ledger.scans.latest() == replace(record, times=ScanTimes()), "times are in the catalog alone"
+    assert site.catalogs().closed(record.name).record == record
     assert site.ledger.scans.unfinished() is None
 
 
@@ -235,9 +237,16 @@ def test_globs_that_cannot_be_are_told_before_anything_is_written(
     assert site.ledger.scans.latest(finished=False) is None
 
 
-def test_scanning_the_bricks_is_not_offered_in_silence(site: ScanSite) -> None:
-    with pytest.raises(UsageError, match="bricks"):
+def test_a_plain_tree_has_no_bricks(site: ScanSite) -> None:
+    site.grow(["alice"])
+    with pytest.raises(Refused, match="no Gluster volume"):
         site.scan(via="bricks")
+    assert site.scan(via="auto").via == "mount"
+
+
+def test_there_are_three_ways_and_no_other(site: ScanSite) -> None:
+    with pytest.raises(UsageError, match="teleport"):
+        site.scan(via="teleport")
 
 
 async def _cancelled(site: ScanSite, lying: Lying, after_directories: int) -> CatalogRecord:

@@ -43,9 +43,9 @@ def test_a_plan_that_is_half_copied_is_not_dropped_for_a_newer_one_in_silence(pl
 
 
 def test_room_is_needed_only_for_what_is_not_there_yet(scratch: Path, make_xfs: MakeXfs) -> None:
-    source, target = make_xfs(size_bytes=800 << 20), make_xfs(size_bytes=400 << 20)
+    source, target = make_xfs(size_bytes=128 << 20), make_xfs(size_bytes=64 << 20)
     (source.path / "home" / "ann").mkdir(parents=True)
-    (source.path / "home" / "ann" / "big").write_bytes(os.urandom(220 << 20))
+    (source.path / "home" / "ann" / "big").write_bytes(os.urandom(36 << 20))
     directory = scratch / "site"
     directory.mkdir()
     full = Site(directory=directory, source=source.path, target=target.path)
@@ -59,7 +59,7 @@ def test_room_is_needed_only_for_what_is_not_there_yet(scratch: Path, make_xfs: 
     assert planned_again["batches"][0]["fits"]
     full.works("run", "--user-batch", "1")
     full.works("verify", "--user-batch", "1")
-    (source.path / "home" / "ann" / "more").write_bytes(os.urandom(230 << 20))
+    (source.path / "home" / "ann" / "more").write_bytes(os.urandom(40 << 20))
     for verb in ("scan", "plan"):
         full.works(verb)
     full.fails(4, "run", "--user-batch", "1", says=("target",))

@@ -9,7 +9,7 @@ import pytest
 from migrator.adapters.filesystems.gluster import GlusterCommands, GlusterSource
 from migrator.domain.errors import ToolFailed
 from migrator.domain.transfer import ProcessIdentity
-from migrator.ports.processes import Command, Completed
+from migrator.ports.processes import Command, Completed, OnOutput
 
 RECORDED = Path(__file__).parents[2] / "fixtures" / "gluster"
 
@@ -34,12 +34,12 @@ class Recorded:
         command: Command,
         *,
         on_start: Callable[[ProcessIdentity], None],
-        on_stdout: Callable[[bytes], None],
-        on_stderr: Callable[[bytes], None],
+        on_stdout: OnOutput,
+        on_stderr: OnOutput,
     ) -> Completed:
         raise AssertionError("not asked for here")
 
-    def survivors(self, tokens: Sequence[str]) -> Mapping[str, tuple[ProcessIdentity, ...]]:
+    async def survivors(self, tokens: Sequence[str]) -> Mapping[str, tuple[ProcessIdentity, ...]]:
         raise AssertionError("not asked for here")
 
     async def end(self, token: str, *, grace_s: float) -> bool:
@@ -66,19 +66,23 @@ def commands(recorded: Recorded, *, volume: str = "vol1", clock: NoWaiting | Non
     return GlusterCommands(recorded, clock or NoWaiting(), volume=volume, gluster="/usr/sbin/gluster")
 
 
-def test_the_state_is_made_of_three_answers() -> None:
-    recorded = Recorded(
-        "volume-info-distribute.xml", "volume-status-detail-brick-down.xml", "tasks-rebalance-inprogress.xml"
-    )
+def test_the_state_is_made_of_two_answers() -> None:
+    recorded = Recorded("volume-info-distribute.xml", "volume-status-removebrick-inprogress.xml")
     state = asyncio.run(commands(recorded).state())
-    assert [brick.online for brick in state.bricks].count(False) == 1
-    assert state.tasks == ("Rebalance (in progress)",)
+    assert [brick.online for brick in state.bricks] == [True] * 6
+    assert state.tasks == ("Remove brick (in progress) of 10.213.77.13:/srv/b2/data",)
+    assert len(state.task_ids) == 1
     start = (b"/usr/sbin/gluster", b"--mode=script", b"--xml", b"volume")
     assert recorded.asked == [
         (*start, b"info", b"vol1"),
-        (*start, b"status", b"vol1", b"detail"),
-        (*start, b"status", b"vol1", b"tasks"),
+        (*start, b"status", b"vol1"),
     ]
+
+
+def test_a_brick_that_is_down_is_in_the_plain_status() -> None:
+    recorded = Recorded("volume-info-distribute.xml", "volume-status-brick-down.xml")
+    state = asyncio.run(commands(recorded).state())
+    assert [brick.online for brick in state.bricks].count(False) == 1
 
 
 def test_a_stopped_volume_is_not_asked_for_its_bricks() -> None:
@@ -120,7 +124,7 @@ def test_a_look_that_fails_is_a_problem_and_no_error(tmp_path: Path, answer: str
 
 
 def test_a_healthy_volume_says_nothing_about_a_directory_that_is_no_mount_of_it(tmp_path: Path) -> None:
-    recorded = Recorded("volume-info-distribute.xml", "volume-status-detail.xml", "volume-status-tasks-none.xml")
+    recorded = Recorded("volume-info-distribute.xml", "volume-status.xml")
     source = GlusterSource(bytes(tmp_path), commands(recorded), volume="vol1")
     (problem,) = asyncio.run(source.health()).problems
     assert "is not a mount of volume vol1" in problem

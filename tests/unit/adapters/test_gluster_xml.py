@@ -11,8 +11,11 @@ from migrator.adapters.filesystems.gluster_xml import (
     GlusterFailed,
     is_quota_disabled,
     parse_answer,
+    parse_heals,
     parse_online,
+    parse_peers_down,
     parse_quotas,
+    parse_task_ids,
     parse_tasks,
     parse_volume_info,
     with_status,
@@ -141,3 +144,35 @@ def test_a_client_that_lost_a_brick_or_never_knew_it() -> None:
     lost, unknown = connection_problems(bricks, connected)
     assert "is not connected to brick 10.213.77.12:/srv/b1/data" in lost
     assert "does not know brick 10.213.77.13:/srv/b1/data" in unknown
+
+
+def test_how_many_copies_and_pieces_a_volume_keeps() -> None:
+    def counts(name: str, volume: str) -> tuple[int, int, int]:
+        state = parse_volume_info(answer(name), volume)
+        return state.replica_count, state.disperse_count, state.stripe_count
+
+    assert counts("volume-info-distribute.xml", "vol1") == (1, 0, 1)
+    assert counts("volume-info-distributed-replicate.xml", "drep") == (3, 0, 1)
+    assert counts("volume-info-arbiter.xml", "arb") == (3, 0, 1)
+    assert counts("volume-info-disperse.xml", "ec") == (1, 3, 1)
+    sharded = parse_volume_info(answer("volume-info-sharded.xml"), "shard")
+    assert ("features.shard", "on") in sharded.options
+
+
+def test_what_waits_to_be_healed() -> None:
+    clean = parse_heals(answer("heal-info-summary-clean.xml"))
+    assert [(heal.status, heal.entries) for heal in clean] == [("Connected", 0)] * 6
+    pending = parse_heals(answer("heal-info-summary-pending.xml"))
+    assert [heal.entries for heal in pending] == [2, None, 2, 0, 0, 0]
+    assert "Transport endpoint is not connected" in pending[1].status
+
+
+def test_hosts_of_the_pool_that_are_gone() -> None:
+    assert parse_peers_down(answer("pool-list.xml")) == ()
+    assert parse_peers_down(answer("pool-list-peer-down.xml")) == ("10.213.77.13",)
+
+
+def test_every_task_has_an_id_also_one_that_has_ended() -> None:
+    assert parse_task_ids(answer("tasks-rebalance-inprogress.xml"), "vol1") == ("d38b6a5a-2354-40a3-b783-c27521fb8139",)
+    assert len(parse_task_ids(answer("tasks-rebalance-completed.xml"), "vol1")) == 1
+    assert parse_task_ids(answer("volume-status-tasks-none.xml"), "vol1") == ()

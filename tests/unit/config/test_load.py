@@ -132,7 +132,6 @@ max_load = 16
     assert site.verify.sample == 0.05
     assert site.governor.max_latency_s == 0.02
     assert "[transfer] windows" in site.without_effect
-    assert "[source.hosts.gl1] ssh" in site.without_effect
     assert not any("bwlimit" in key for key in site.without_effect)
 
 
@@ -161,7 +160,7 @@ def test_all_mistakes_are_told_at_once_in_order_of_their_lines() -> None:
         ('"home/*"', '"/home/*"', 'begins with "/"'),
         ('"home/*"', '"home/../*"', 'holds an empty part, "." or ".."'),
         ("[users]", "max_users = 3\n[users]", "line 9: unknown key max_users in [target]; it belongs in [batch]"),
-        ("[site]", "jobs = 4\n[site]", "line 1: jobs stands outside every section; it belongs in [transfer]"),
+        ("[site]", "jobs = 4\n[site]", 'line 1: jobs stands outside every section; it belongs in [source.hosts."NAME"] or [transfer] or [slurm]'),
         ('name = "one"', 'name = "a/b"', "is no name"),
         ('name = "one"', 'name = ""', "must not be empty"),
         ("[users]", "inodes_free = true\n[users]", "needs a whole number, not true or false"),

@@ -7,13 +7,11 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
+from migrator.adapters.output.live_progress import ErrorConsole, LiveProgress, view
 from migrator.adapters.output.progress import (
     LINE_INTERVAL_S,
-    ErrorConsole,
     LineProgress,
-    LiveProgress,
     open_progress,
-    view,
 )
 from migrator.adapters.output.progress_lines import event_line, snapshot_line
 from migrator.adapters.output.wording import NONE

@@ -22,7 +22,7 @@ from migrator.adapters.output.wording import FILE_CHARACTERS, LINE_CHARACTERS, N
 from migrator.domain.errors import ExitCode, UsageError
 from migrator.domain.finding import failure, ok, warning
 from migrator.domain.run import BatchSummary, GuardFinding, RunSummary, Stopped, TreeWork
-from migrator.domain.scan import CatalogRecord
+from migrator.domain.scan import BrickWalk, CatalogRecord, ScanTimes
 from migrator.domain.transfer import FileProblem, FileProblemKind, StopReason
 from migrator.domain.tree import UserTree
 from migrator.domain.units import several
@@ -115,6 +115,38 @@ def test_a_catalog_says_why_it_is_not_whole() -> None:
     assert "**Not whole: gl1:/b1 is down**" in text
     assert "took: 1 min 30 s" in text
     assert "whole: under way" in text_of(catalog_document(replace(record, finished_at_s=None)))
+
+
+def test_a_catalog_of_bricks_shows_each_of_them_and_where_the_time_went() -> None:
+    record = CatalogRecord(
+        name="c1",
+        scan_id=1,
+        site_id="s",
+        via="bricks",
+        trees=(),
+        parts=(),
+        started_at_s=10.0,
+        finished_at_s=100.0,
+        whole=True,
+        reasons=(),
+        rows=3,
+        files=2,
+        directories=1,
+        size_bytes=4096,
+        problems=0,
+        way_reasons=("features.shard is on",),
+        findings=("1 directory is missing on some brick",),
+        bricks=(BrickWalk(brick="gl1:/b\n1", host="gl1", rows=3000, directories=1000, elapsed_s=2.0, whole=False),),
+        times=ScanTimes(checks_s=1.25, walk_s=90.0, finish_s=0.5),
+    )
+    text = text_of(catalog_document(record))
+    assert "looking at the volume, and starting: 1.25 s" in text
+    assert "reading: 1 min 30 s" in text
+    assert "Seen on the bricks: 1 directory is missing on some brick" in text
+    assert "The bricks were not read: features.shard is on" in text
+    assert "2,000" in text
+    assert "not to its end" in text
+    assert "gl1:/b\n1" not in text
 
 
 def test_a_verification_says_what_was_compared() -> None:

@@ -1,0 +1,219 @@
+"""Migrations over a lab's bricks in the hands of a test: the program as users start it, and what its ledger says."""
+
+import json
+import os
+import shutil
+import sqlite3
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from migrator.adapters.executors.proc import carriers
+from migrator.domain.lab import LabHost
+from migrator.domain.units import KIB, MIB
+from tests.cluster.handle import LabHandle, wait_until
+from tests.cluster.site import LabSite, lab_site
+
+WORK = "work"
+"""The trees of these tests, beside those of the lab."""
+
+OFFSET_NS = 3 * 86_400 * 10**9
+"""How far the clocks of the brick servers seem to have been apart from the clients'."""
+
+_CONTENT = ("files", "ranges")
+
+
+def make_work(lab: LabHandle) -> None:
+    """Two trees as programs write them: small files, some of 300 KiB, and one that is copied in ranges."""
+    for user in ("ann", "ben"):
+        tree = lab.source / WORK / user
+        for directory in ("", "one", "one/two", "three"):
+            (tree / directory).mkdir(parents=True, exist_ok=True)
+            for number in range(12):
+                (tree / directory / f"small-{number}").write_bytes(os.urandom(100 + 97 * number))
+        for number in range(12):
+            (tree / "one" / f"big-{number}").write_bytes(os.urandom(300 * KIB))
+        (tree / "three" / "ranged").write_bytes(os.urandom(4 * MIB + 17))
+        os.link(tree / "one" / "big-1", tree / "three" / "again")
+        os.setxattr(tree / "one" / "small-1", "user.note", b"kept")
+    bend_times(lab)
+
+
+def bend_times(lab: LabHandle) -> None:
+    """Give everything on the bricks other times than the volume shows, as where clocks are apart."""
+    for brick in lab.bricks:
+        for directory, _, names in os.walk(lab.brick_directory(brick) / WORK, topdown=False):
+            for path in (*(Path(directory, name) for name in names), Path(directory)):
+                seen = path.lstat()
+                os.utime(path, ns=(seen.st_atime_ns, seen.st_mtime_ns + OFFSET_NS), follow_symlinks=False)
+
+
+@contextmanager
+def work_trees(lab: LabHandle) -> Iterator[LabHandle]:
+    """The trees, for the length of the block."""
+    try:
+        make_work(lab)
+        yield lab
+    finally:
+        shutil.rmtree(lab.source / WORK)
+
+
+@dataclass
+class BrickRuns:
+    """A site over the bricks of a lab, with a target of its own on the lab's target."""
+
+    lab: LabHandle
+    site: LabSite
+    started: list["subprocess.Popen[bytes]"] = field(default_factory=list)
+
+    @property
+    def ledger(self) -> Path:
+        return self.site.directory / "state" / "ledger.db"
+
+    def rows(self, query: str, *values: object) -> list[tuple[Any, ...]]:
+        """What the ledger says now."""
+        with closing(sqlite3.connect(f"file:{self.ledger}?mode=ro", uri=True, timeout=30.0)) as database:
+            return database.execute(query, values).fetchall()
+
+    def prepare(self) -> dict[str, Any]:
+        """Scan over the bricks, plan; the plan."""
+        scanned = self.site.json("scan")
+        assert (scanned["via"], scanned["whole"]) == ("bricks", True), (scanned["way_reasons"], scanned["reasons"])
+        plan: dict[str, Any] = self.site.json("plan")["plan"]
+        return plan
+
+    def run(self, *options: str, code: int = 0) -> Any:
+        return self.site.json("run", "--all", *options, code=code)
+
+    def start(self, *options: str) -> "subprocess.Popen[bytes]":
+        """A run beside the test."""
+        process = self.site.start("run", "--all", *options)
+        self.started.append(process)
+        return process
+
+    def wait_for(self, process: "subprocess.Popen[bytes]", *, code: int = 0) -> None:
+        """Until a run has ended, with this code."""
+        process.wait(timeout=280)
+        said = self.rows("select kind, message from events order by id")
+        assert process.returncode == code, said
+
+    def wait_for_stream_on(self, process: "subprocess.Popen[bytes]", host: LabHost | None = None) -> str:
+        """Until a stream is at work at the content of files, there or on any brick server; the host's name."""
+        wanted = {host.address} if host else {host.address for host in self.lab.state.hosts}
+        found: list[str] = []
+
+        def at_work() -> bool:
+            assert process.poll() is None, f"the run has ended already, with {process.returncode}"
+            with suppress(sqlite3.OperationalError):
+                found[:] = [
+                    name
+                    for name, pid in self.rows(
+                        "select attempts.host, attempts.pid from attempts join chunks on chunks.id = chunk_id"
+                        " where attempts.state = 'running' and kind in (?, ?) order by attempts.id",
+                        *_CONTENT,
+                    )
+                    if name in wanted and pid
+                ]
+            return bool(found)
+
+        wait_until(at_work, f"a stream is at work on {sorted(wanted)}")
+        return found[0]
+
+    def attempts(self, *kinds: str) -> set[tuple[str, str, str]]:
+        """Host, engine and state of the attempts at chunks of content (or of these kinds)."""
+        wanted = kinds or _CONTENT
+        marks = ", ".join("?" * len(wanted))
+        return set(
+            self.rows(
+                "select host, engine, attempts.state from attempts join chunks on chunks.id = chunk_id"
+                f" where kind in ({marks})",
+                *wanted,
+            )
+        )
+
+    def hosts_of(self, state: str = "succeeded") -> set[str]:
+        return {host for host, _, ended in self.attempts() if ended == state}
+
+    def events(self, *kinds: str) -> list[str]:
+        """The messages of events of these kinds, oldest first."""
+        return [message for kind, message in self.rows("select kind, message from events order by id") if kind in kinds]
+
+    def tokens(self) -> list[str]:
+        return [token for (token,) in self.rows("select token from attempts")]
+
+    def left_running(self) -> Sequence[int]:
+        """Living processes of any attempt, on any host of the lab (their processes are seen from here)."""
+        return [identity.pid for found in carriers(self.tokens()).values() for identity in found]
+
+    def far_ends(self, host: LabHost) -> list[int]:
+        """The far ends of this site's programs on a host."""
+        found: list[int] = []
+        inside = Path(f"/proc/{host.holder_pid}/ns/mnt").readlink()
+        for process in Path("/proc").iterdir():
+            if process.name.isdigit():
+                with suppress(OSError):
+                    if (
+                        b"migrator-far-end" in (process / "cmdline").read_bytes()
+                        and (process / "ns" / "mnt").readlink() == inside
+                    ):
+                        found.append(int(process.name))
+        return found
+
+    def assert_equal(self) -> None:
+        """The verification is the judge; and nothing of Gluster's has come along, and nothing is left over."""
+        done = self.site.call("verify", "--all", "--json")
+        for verified in json.loads(done.stdout):
+            assert verified["differences"] == {}, self.rows(
+                "select chunks.number, kind, brick, list_path, host, engine, attempts.state, stderr_tail from attempts"
+                " join chunks on chunks.id = chunk_id order by attempts.id"
+            )
+            assert verified["whole"], verified["reasons"]
+        here = Path.cwd()
+        for directory, directories, files, fd in os.fwalk(self.site.target):
+            for name in (*directories, *files):
+                assert not name.startswith((".migrator-copy-", ".migrator-part-")), Path(directory, name)
+                # By way of its directory: some paths are longer than the kernel takes.
+                os.fchdir(fd)
+                attributes = os.listxattr(name, follow_symlinks=False)
+                assert not [one for one in attributes if one.startswith("trusted.") and "SGI_ACL" not in one]
+        os.chdir(here)
+        assert self.left_running() == []
+
+    def close(self) -> None:
+        for process in self.started:
+            if process.poll() is None:
+                process.kill()
+            process.wait()
+
+
+@contextmanager
+def brick_runs(
+    lab: LabHandle,
+    directory: Path,
+    *,
+    trees: str = f"{WORK}/*",
+    via: str = "auto",
+    hosts: bool = True,
+    range_size: str = "1MiB",
+    chunk_size: str = "1MiB",
+) -> Iterator[BrickRuns]:
+    """A site that has been recorded; its target goes away afterwards."""
+    target = lab.target / directory.name
+    target.mkdir()
+    try:
+        with lab_site(lab, directory, target, via=via, hosts=hosts) as site:
+            text = site.file.read_text().replace('trees = ["home/*"]', f'trees = ["{trees}"]')
+            text = text.replace("[transfer]", f'[transfer]\nrange_size = "{range_size}"\nlease = "3s"')
+            site.file.write_text(text.replace('chunk_size = "4MiB"', f'chunk_size = "{chunk_size}"'))
+            site.json("init")
+            made = BrickRuns(lab, site)
+            try:
+                yield made
+            finally:
+                made.close()
+                wait_until(lambda: not made.left_running(), "nothing is left running")
+    finally:
+        shutil.rmtree(target)

@@ -1,0 +1,364 @@
+"""Scans of the bricks against scans of the mount, on real volumes: the same catalog, or a refusal, or not whole."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from migrator.domain.brick import Brick
+from migrator.domain.errors import Refused
+from migrator.domain.lab import LabHost, VolumeType
+from migrator.stages.lab.churn import lab_churn
+from tests.cluster.brick_scans import BrickScans, brick_scans, python_only
+from tests.cluster.conftest import SMALL, MakeLab
+from tests.cluster.handle import LabHandle, WallClock, bring_up, take_down, wait_until
+
+pytestmark = [pytest.mark.cluster, pytest.mark.needs_root, pytest.mark.slow]
+
+
+@pytest.fixture
+def scans(lab: LabHandle, tmp_path: Path) -> Iterator[BrickScans]:
+    """A site on the lab of the session, which stays as it is."""
+    with brick_scans(lab, tmp_path / "site") as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def own_lab(lab_parent: Path) -> Iterator[LabHandle]:
+    """A distributed volume that the tests of this module may change, each leaving it up, healed and quiet."""
+    directory = lab_parent / "bricks"
+    try:
+        yield bring_up(
+            SMALL.__class__(
+                directory=os.fsencode(directory),
+                hosts=2,
+                users=2,
+                files=400,
+                data_bytes=SMALL.data_bytes,
+                brick_size_bytes=SMALL.brick_size_bytes,
+                target_size_bytes=SMALL.target_size_bytes,
+                reference_time_s=SMALL.reference_time_s,
+            )
+        )
+    finally:
+        take_down(directory)
+
+
+@pytest.fixture
+def own(own_lab: LabHandle, tmp_path: Path) -> Iterator[BrickScans]:
+    """A site on the lab of this module."""
+    with brick_scans(own_lab, tmp_path / "site") as made:
+        yield made
+
+
+def write_plainly(lab: LabHandle) -> None:
+    """Files as programs write them, without setting times: the bricks' own times differ from the volume's."""
+    directory = lab.source / os.fsdecode(lab.state.trees[0]) / "plain"
+    directory.mkdir(exist_ok=True)
+    for number in range(40):
+        (directory / f"file-{number}").write_bytes(b"x" * number)
+        (directory / f"link-{number}").symlink_to("file-0")
+    os.link(directory / "file-1", directory / "file-1-again")
+    # A link-to file is left where the new name belongs.
+    for number in range(20):
+        (directory / f"file-{number + 10}").rename(directory / f"renamed-{number}")
+
+
+def test_both_ways_give_the_same_catalog_of_a_distributed_volume(scans: BrickScans) -> None:
+    mount = scans.scan("mount")
+    compiled = scans.scan("auto")
+    plain = scans.scan("bricks", programs=python_only())
+    for record in (compiled, plain):
+        assert (record.via, record.whole, record.reasons, record.findings) == ("bricks", True, (), ())
+        scans.compare(record, mount)
+        latest = scans.site.ledger.scans.all()[-1]
+        assert latest.via == "bricks"
+    assert {walk.brick for walk in compiled.bricks} == {brick.name for brick in scans.lab.bricks}
+    assert sum(walk.rows for walk in compiled.bricks) == compiled.files
+    assert all(walk.whole and walk.elapsed_s > 0 for walk in compiled.bricks)
+    assert min(compiled.times.checks_s, compiled.times.walk_s, compiled.times.finish_s) > 0
+    names = {brick.name for brick in scans.lab.bricks}
+    for row in scans.rows(compiled).values():
+        assert int.from_bytes(row["gfid"][8:], "big") == row["ino"]
+        assert row["brick"] in names if row["type"] != "directory" else row["brick"] is None
+    last = scans.site.shown.snapshots[-1]
+    assert len(last.bricks) == len(names)
+    assert all(brick.ended for brick in last.bricks)
+
+
+@pytest.mark.parametrize(
+    "volume_type", [VolumeType.REPLICA3, VolumeType.ARBITER, VolumeType.DISTRIBUTED_REPLICATE], ids=str
+)
+def test_both_ways_give_the_same_catalog_of_copied_volumes_unless_a_heal_is_due(
+    make_lab: MakeLab, tmp_path: Path, volume_type: VolumeType
+) -> None:
+    lab = make_lab(volume_type=volume_type, users=2, files=60)
+    write_plainly(lab)
+    with brick_scans(lab, tmp_path / "site") as scans:
+        wait_until(lambda: not heals(lab), "nothing waits to be healed")
+        mount, bricks = scans.scan("mount"), scans.scan("bricks")
+        assert bricks.whole, bricks.reasons
+        scans.compare(bricks, mount)
+        sets = len(lab.bricks) // 3
+        assert len(bricks.bricks) == sets
+        assert len({walk.host for walk in bricks.bricks}) == sets, "the load is shared"
+        if volume_type is not VolumeType.REPLICA3:
+            return
+        # With its host gone another copy is read.
+        scans.absent = {bricks.bricks[0].host}
+        again = scans.scan("bricks")
+        assert again.bricks[0].host not in scans.absent
+        scans.compare(again, mount)
+        scans.absent = set()
+        lab.gluster("volume", "set", lab.state.spec.volume, "cluster.self-heal-daemon", "off")
+        with lab.brick_down(lab.bricks[0]):
+            with pytest.raises(Refused, match="is down"):
+                scans.scan("bricks")
+            (lab.source / os.fsdecode(lab.state.trees[0]) / "missed-by-one-copy").write_text("data")
+        with pytest.raises(Refused, match="healed"):
+            scans.scan("bricks")
+        auto = scans.scan("auto")
+        assert auto.via == "mount"
+        assert any("healed" in reason for reason in auto.way_reasons)
+        assert "the mount is read" in scans.said()
+
+
+def heals(lab: LabHandle) -> bool:
+    summary = lab.gluster("--xml", "volume", "heal", lab.state.spec.volume, "info", "summary")
+    return summary.count(b"<totalNumberOfEntries>0<") < len(lab.bricks)
+
+
+def test_times_are_the_volumes_whether_it_keeps_them_itself_or_not(own: BrickScans) -> None:
+    write_plainly(own.lab)
+    own.compare(own.scan("bricks"), own.scan("mount"))
+    own.lab.gluster("volume", "set", "vol1", "features.ctime", "off")
+    try:
+        drop_client_cache(own)
+        changed = own.lab.source / os.fsdecode(own.lab.state.trees[0]) / "plain" / "file-2"
+        changed.write_text("written while the volume keeps no times")
+        bricks, mount = own.scan("bricks"), own.scan("mount")
+        assert bricks.whole, bricks.reasons
+        own.compare(bricks, mount)
+    finally:
+        own.lab.gluster("volume", "reset", "vol1", "features.ctime")
+        drop_client_cache(own)
+
+
+def drop_client_cache(scans: BrickScans) -> None:
+    """Mount with a new client, which knows the volume's options."""
+    scans.source.close()
+    scans.site.source.close()
+    scans.lab.drop_client_cache()
+
+
+def test_a_brick_that_goes_down_in_mid_scan_makes_it_not_whole(own: BrickScans) -> None:
+    victim = own.lab.bricks[1]
+
+    async def stop(brick: Brick) -> None:
+        if brick.name == victim.name:
+            await asyncio.to_thread(own.lab.stop_brick, victim)
+
+    try:
+        record = own.scan("bricks", happening=stop)
+    finally:
+        own.lab.start_bricks()
+    assert not record.whole
+    assert any(victim.name in reason and "down" in reason for reason in record.reasons)
+
+
+def test_a_walk_that_is_killed_is_named_and_the_scan_ends(own: BrickScans) -> None:
+    victim = own.lab.bricks[0]
+
+    async def kill(brick: Brick) -> None:
+        if brick.name == victim.name:
+            for pid in walkers_on(own.lab.host_of(victim), path=victim.name.partition(":")[2]):
+                os.kill(pid, signal.SIGKILL)
+
+    # The Python walker has not said everything when its first rows arrive.
+    record = own.scan("bricks", happening=kill, programs=python_only())
+    assert not record.whole
+    assert any(victim.name in reason and "not read to its end" in reason for reason in record.reasons)
+    assert [walk.whole for walk in record.bricks].count(False) == 1
+    assert not walkers_on(*own.lab.state.hosts)
+
+
+def walkers_on(*hosts: LabHost, path: str = "") -> list[int]:
+    """The processes of walks inside these hosts, of all their bricks or of the one at that path."""
+    inside = {Path(f"/proc/{host.holder_pid}/ns/mnt").readlink() for host in hosts}
+    found: list[int] = []
+    for process in Path("/proc").iterdir():
+        if process.name.isdigit():
+            try:
+                argv = (process / "cmdline").read_bytes().split(b"\0")
+                if b"--brick" not in argv or (path and os.fsencode(path) not in argv):
+                    continue
+                if (process / "ns" / "mnt").readlink() in inside:
+                    found.append(int(process.name))
+            except OSError:
+                continue
+    return found
+
+
+def test_a_host_that_is_not_reached_leaves_the_mount(own: BrickScans) -> None:
+    own.absent = {own.lab.state.hosts[0].address}
+    with pytest.raises(Refused, match="cannot be reached"):
+        own.scan("bricks")
+    record = own.scan("auto")
+    assert (record.via, record.whole) == ("mount", True)
+    assert any("cannot be reached" in reason for reason in record.way_reasons)
+
+
+def test_what_is_no_brick_of_the_volume_is_not_read(own: BrickScans) -> None:
+    brick, other = own.lab.bricks[0], own.lab.bricks[-1]
+    host = own.lab.host_of(brick)
+    enter = ["nsenter", "-t", str(host.holder_pid), "-m", "--"]
+    path = brick.name.partition(":")[2]
+    for arguments, said in (
+        (["mount", "-t", "tmpfs", "tmpfs", path], "no root of a brick"),
+        # The place of a brick that its file system is not mounted at, and another one of the same host is.
+        (["mount", "--bind", "/srv/b2/data", path], "two bricks"),
+    ):
+        subprocess.run([*enter, *arguments], check=True)
+        try:
+            if said == "two bricks":
+                record = own.scan("bricks")
+                assert not record.whole
+                assert any(said in reason or "more than once" in reason for reason in record.reasons)
+            else:
+                with pytest.raises(Refused, match=said):
+                    own.scan("bricks")
+                assert own.scan("auto").via == "mount"
+        finally:
+            subprocess.run([*enter, "umount", path], check=True)
+    assert own.scan("bricks").whole, other
+
+
+def test_a_killed_scan_of_bricks_starts_over_and_one_of_the_mount_waits_for_the_mount(own: BrickScans) -> None:
+    async def stopped_at_first_rows() -> None:
+        reached = asyncio.Event()
+
+        async def wait(_: Brick) -> None:
+            reached.set()
+            await asyncio.sleep(60)
+
+        scanning = asyncio.ensure_future(own.scanned("bricks", happening=wait))
+        await reached.wait()
+        scanning.cancel()
+        await asyncio.gather(scanning, return_exceptions=True)
+        assert "starts over" in str(scanning.exception().hint)  # type: ignore[union-attr]
+
+    asyncio.run(stopped_at_first_rows())
+    assert not walkers_on(*own.lab.state.hosts)
+    left = own.site.ledger.scans.unfinished()
+    assert left is not None
+    assert left.via == "bricks"
+    assert not (own.site.catalogs_dir / left.name).exists()
+    record = own.scan("bricks")
+    assert record.whole
+    assert record.name != left.name
+    assert "starts over" in own.said()
+
+
+def test_files_that_exist_throughout_are_in_one_of_two_scans_under_churn_and_renames(
+    own: BrickScans, tmp_path: Path
+) -> None:
+    root, stop = own.lab.source, threading.Event()
+    tree = root / os.fsdecode(own.lab.state.trees[0])
+    wandering = tree / "wandering"
+    wandering.mkdir()
+    inodes = set()
+    for number in range(30):
+        (wandering / f"{number}-a").write_bytes(b"w")
+        inodes.add((wandering / f"{number}-a").stat().st_ino)
+
+    def rename_to_and_fro() -> None:
+        names = ("a", "b")
+        while not stop.is_set():
+            for number in range(30):
+                (wandering / f"{number}-{names[0]}").rename(wandering / f"{number}-{names[1]}")
+            names = names[::-1]
+
+    before = inodes_of(root)
+    renaming = threading.Thread(target=rename_to_and_fro)
+    renaming.start()
+
+    async def both() -> list[dict[bytes, dict[str, object]]]:
+        ended = asyncio.Event()
+        churning = asyncio.ensure_future(
+            lab_churn(
+                os.fsencode(root),
+                own.lab.state.trees[1:2],
+                journal=os.fsencode(tmp_path / "journal"),
+                rate_per_s=150.0,
+                seed=7,
+                clock=WallClock(),
+                stop=ended,
+            )
+        )
+        try:
+            return [own.rows(await own.scanned("bricks")) for _ in range(2)]
+        finally:
+            ended.set()
+            summary = await churning
+            assert sum(summary.operations.values()) > 50
+
+    try:
+        catalogs = asyncio.run(both())
+    finally:
+        stop.set()
+        renaming.join()
+    after = inodes_of(root)
+    stayed = {path for path, inode in before.items() if after.get(path) == inode and b"/wandering/" not in path}
+    assert len(stayed) > 300
+    assert stayed - set(catalogs[0]) - set(catalogs[1]) == set()
+    seen = {row["ino"] for rows in catalogs for row in rows.values()}
+    assert inodes - seen == set()
+
+
+def inodes_of(root: Path) -> dict[bytes, int]:
+    found: dict[bytes, int] = {}
+    for directory, _, files in os.walk(os.fsencode(root)):
+        for name in files:
+            path = os.path.join(directory, name)
+            try:
+                found[os.path.relpath(path, os.fsencode(root))] = os.lstat(path).st_ino
+            except OSError:
+                continue
+    return {path: inode for path, inode in found.items() if path != b".migrator-sentinel"}
+
+
+def test_nothing_is_trusted_while_files_move_between_bricks(own: BrickScans) -> None:
+    lab = own.lab
+    leaving = lab.bricks[-1].name
+    before = set(inodes_of(lab.source))
+    started = False
+
+    async def start(_: Brick) -> None:
+        nonlocal started
+        if not started:
+            started = True
+            await asyncio.to_thread(lab.gluster, "volume", "remove-brick", "vol1", leaving, "start")
+
+    try:
+        begun_meanwhile = own.scan("bricks", happening=start)
+        assert not begun_meanwhile.whole
+        assert any("task" in reason for reason in begun_meanwhile.reasons)
+        with pytest.raises(Refused, match="task"):
+            own.scan("bricks")
+        while_moving = own.scan("auto")
+        assert while_moving.via == "mount"
+        assert any("task" in reason for reason in while_moving.way_reasons)
+        assert not while_moving.whole
+        assert before - set(own.rows(begun_meanwhile)) - set(own.rows(while_moving)) == set()
+    finally:
+        lab.gluster("volume", "remove-brick", "vol1", leaving, "stop")
+    # The volume is quiet again; what was moved lies elsewhere, with its link-to files and left-overs.
+    bricks = own.scan("bricks")
+    assert bricks.whole, bricks.reasons
+    assert before <= set(own.rows(bricks))
+    own.compare(bricks, own.scan("mount"))

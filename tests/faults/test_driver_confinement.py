@@ -1,0 +1,203 @@
+"""Drivers are scripts that need a shell and other programs: what they can reach of the machine, and what ends them."""
+
+import asyncio
+import os
+import secrets
+import socket
+import sys
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from migrator.adapters.executors.process import LocalProcesses
+from migrator.adapters.executors.system import SystemExecutor
+from migrator.domain.errors import Refused
+from migrator.ports.processes import Command
+
+pytestmark = pytest.mark.needs_root
+
+TREE = b"home/alice"
+
+
+@dataclass
+class Place:
+    """A tree on both sides, the driver's directory, and things beside them that are none of its business."""
+
+    root: Path
+    pids: list[int] = field(default_factory=list)
+
+    @property
+    def work(self) -> Path:
+        return self.root / "work"
+
+    def tree(self, side: str) -> Path:
+        return self.root / side / "home" / "alice"
+
+    def executor(self) -> SystemExecutor:
+        return SystemExecutor(
+            LocalProcesses(grace_s=2.0),
+            source_root=os.fsencode(self.root / "source"),
+            target_root=os.fsencode(self.root / "target"),
+        )
+
+    async def run(self, script: str, *, token: str | None = None, files: Sequence[bytes] = ()) -> tuple[int, str, str]:
+        out, err = bytearray(), bytearray()
+        completed = await self.executor().execute(
+            Command(argv=(b"/bin/sh", b"-c", script.encode()), timeout_s=30, token=token),
+            files=files,
+            tree=TREE,
+            directory=self.work,
+            on_start=lambda process: self.pids.append(process.pid),
+            on_stdout=out.extend,
+            on_stderr=err.extend,
+        )
+        return completed.exit_code, out.decode("utf-8", "replace"), err.decode("utf-8", "replace")
+
+    def says(self, script: str) -> str:
+        code, out, err = asyncio.run(self.run(script))
+        assert code == 0, (code, out, err)
+        return out
+
+
+@pytest.fixture
+def place(scratch: Path) -> Place:
+    made = Place(scratch)
+    for side in ("source", "target"):
+        made.tree(side).mkdir(parents=True)
+        (made.root / side / "home" / "bob").mkdir()
+        (made.root / side / "home" / "bob" / "secret").write_text("bob's")
+    (made.tree("source") / "own").write_text("alice's")
+    made.work.mkdir()
+    return made
+
+
+def test_only_programs_and_one_tree_of_each_side_can_be_seen(place: Place) -> None:
+    top = set(place.says("ls -A /").split())
+    assert top <= {
+        *("bin", "sbin", "lib", "lib32", "lib64", "libx32", "usr", "etc", "dev", "proc", "tmp"),
+        *("source", "target", "work"),
+    }
+    assert set(place.says("ls -A /etc").split()) <= {"alternatives", "perl", "ld.so.cache"}
+    assert set(place.says("ls -A /dev").split()) == {"null", "urandom"}
+    assert place.says("ls -A /source; cat /source/own").split() == ["own", "alice's"]
+    for path in (
+        place.root,
+        Path("/etc/passwd"),
+        Path("/root"),
+        Path("/home"),
+        Path("/var"),
+        Path("/sys"),
+        Path("/run"),
+    ):
+        assert place.says(f"test -e '{path}' && echo there || echo gone").strip() == "gone", path
+
+
+def test_nothing_but_the_target_the_work_directory_and_tmp_can_be_written(place: Place) -> None:
+    for path in (
+        "/usr/x",
+        "/source/x",
+        "/x",
+        "/etc/x",
+        "/dev/x",
+        "/proc/sys/kernel/core_pattern",
+        "/proc/sysrq-trigger",
+    ):
+        code, out, err = asyncio.run(place.run(f"echo x > {path}"))
+        assert code != 0, (path, out)
+        assert "Read-only" in err or "nonexistent" in err or "cannot create" in err, err
+    place.says("echo x > /target/x; echo x > /work/x; echo x > /tmp/x")
+    assert (place.tree("target") / "x").exists()
+    assert (place.work / "x").exists()
+    assert not Path("/tmp/x").exists(), "its /tmp is one of its own"
+
+
+def test_no_way_leads_up_or_through_proc(place: Place) -> None:
+    for path in ("/source/../..", "/target/../home/bob", "/proc/1/root", "/proc/1/cwd", "/proc/self/root"):
+        seen = place.says(f"ls -A {path}/ 2>/dev/null; true").split()
+        assert "secret" not in seen
+        assert "bob" not in seen
+        assert "root" not in seen, path
+    pids = place.says("ls /proc | grep -E '^[0-9]+$' | wc -l")
+    assert int(pids) < 10, "it sees its own processes alone"
+    assert str(os.getpid()) not in place.says("ls /proc").split()
+
+
+def test_there_is_no_network(place: Place) -> None:
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        server.listen()
+        port = server.getsockname()[1]
+        accepted = threading.Event()
+        script = (
+            "perl -MIO::Socket::INET -e "
+            f'\'print IO::Socket::INET->new(PeerAddr=>"127.0.0.1:{port}") ? "there" : "gone"\''
+        )
+        assert place.says(script) == "gone"
+        assert not accepted.is_set()
+    assert place.says("cat /proc/net/dev | grep -c : ").strip() in ("1", "2"), "lo at the most, and it is down"
+
+
+def test_it_lasts_until_the_last_process_has_ended_and_tells_how_the_first_did(place: Place) -> None:
+    code, out, _ = asyncio.run(place.run("(read line < /work/fifo; echo late > /target/late) & exit 3", token="t"))
+    assert code == 3
+    assert out == ""
+    # Without its fifo the child fails at once; with one it is waited for.
+    os.mkfifo(place.work / "pipe")
+
+    async def both() -> tuple[int, str, str]:
+        task = asyncio.create_task(place.run("(read line < /work/pipe; echo $line) & exit 4"))
+        await asyncio.to_thread((place.work / "pipe").write_text, "late\n")
+        return await task
+
+    assert asyncio.run(both())[:2] == (4, "late\n")
+    assert asyncio.run(place.run("kill -9 $$"))[0] == 128 + 9
+
+
+def test_cancelled_it_ends_processes_in_groups_and_sessions_of_their_own(place: Place) -> None:
+    token = secrets.token_hex(16)
+    script = "setsid sh -c 'trap \"\" TERM; touch /work/one; while :; do sleep 1; done' & touch /work/two; wait"
+
+    async def cancel() -> None:
+        task = asyncio.create_task(place.run(script, token=token))
+        while not ((place.work / "one").exists() and (place.work / "two").exists()):
+            assert not task.done()
+            await asyncio.sleep(0.01)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert not await LocalProcesses().survivors([token])
+
+    asyncio.run(cancel())
+
+
+def test_a_program_from_elsewhere_is_shown_alone(place: Place) -> None:
+    elsewhere = place.root / "opt" / "tool"
+    elsewhere.parent.mkdir()
+    elsewhere.write_text("#!/bin/sh\necho works; ls -A $(dirname $0)\n")
+    elsewhere.chmod(0o755)
+    (elsewhere.parent / "beside").write_text("not its business")
+    code, out, err = asyncio.run(place.run(str(elsewhere), files=[os.fsencode(elsewhere), b"/usr/bin/rsync"]))
+    assert (code, out.split()) == (0, ["works", "tool"]), err
+
+
+def test_a_tree_that_is_a_symlink_is_refused(place: Place) -> None:
+    place.tree("source").rename(place.root / "elsewhere")
+    place.tree("source").symlink_to(place.root / "elsewhere")
+    code, _, err = asyncio.run(place.run("ls /source"))
+    assert code == 125
+    assert err.startswith("migrator-jail: source-tree: ")
+
+
+def test_root_cannot_do_without() -> None:
+    with pytest.raises(Refused):
+        SystemExecutor(LocalProcesses(), source_root=b"/", target_root=b"/", confined=False)
+
+
+def test_nothing_of_the_programs_own_environment_is_handed_on(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SECRET_OF_THE_SHELL", "1")
+    seen = place.says("env; cat /proc/1/environ | tr '\\000' '\\n'")
+    assert "SECRET_OF_THE_SHELL" not in seen
+    assert sys.prefix not in seen

@@ -1,0 +1,76 @@
+"""The program is killed under its driver: nothing of that is left, and the next run goes on."""
+
+import asyncio
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from migrator.adapters.engines.fpsync import Fpsync
+from migrator.adapters.executors import proc
+from migrator.adapters.ledger.sqlite import open_ledger
+from migrator.domain.states import AttemptState, ChunkState
+from migrator.domain.units import KIB
+from tests.driver_world import DriverWorld
+from tests.integration.test_fpsync import crawled, equal_but, fill, programs
+from tests.run_site import wait_for
+from tests.xfs import XfsMount
+
+pytestmark = pytest.mark.needs_root
+
+
+@pytest.mark.parametrize("moment", ["crawling", "copying"])
+def test_killed_under_its_driver(scratch: Path, xfs_source: XfsMount, xfs_target: XfsMount, moment: str) -> None:
+    fill(xfs_source.path / "home" / "alice", files=400)
+    world = DriverWorld(scratch, xfs_source.path, xfs_target.path, Fpsync(programs(), privileged=True))
+    world.ledger.close()
+    pid = os.fork()
+    if pid == 0:
+        world.ledger = open_ledger(scratch / "ledger.db", create=False)
+        asyncio.run(world.drive(bwlimit_bytes_per_s=32 * KIB))
+        os._exit(0)
+    world.ledger = open_ledger(scratch / "ledger.db", create=False)
+    try:
+        wait_for(lambda: tokens(world) and living(world, b"fpsync" if moment == "crawling" else b"rsync"), moment)
+        wait_for(lambda: moment == "crawling" or crawled(world), moment)
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+    wait_for(lambda: not living(world), "the end of all of the driver's processes")
+    (unfinished,) = world.ledger.passes.unfinished_attempts(world.pass_id)
+    assert world.chunk.state is ChunkState.RUNNING
+    world.ledger.passes.finish(  # as the recovery of the next run does
+        unfinished.id,
+        at_s=time.time(),
+        state=AttemptState.INTERRUPTED.value,
+        exit_code=None,
+        counters=unfinished.counters,
+        stderr_tail=b"",
+        chunk_state=ChunkState.PENDING,
+        problems=(),
+    )
+    result = asyncio.run(world.drive(bwlimit_bytes_per_s=32 * KIB if moment == "copying" else None))
+    assert result.trees == 1
+    assert ("-r" in world.attempts[1].argv) is (moment == "copying"), world.attempts[1].argv
+    assert [attempt.state for attempt in world.attempts] == [AttemptState.INTERRUPTED, AttemptState.SUCCEEDED]
+    world.copy_rest()
+    assert equal_but(world) == {}
+    assert not list(world.target_tree.rglob(".*.??????"))
+
+
+def tokens(world: DriverWorld) -> list[str]:
+    return [attempt.token for attempt in world.ledger.passes.unfinished_attempts(world.pass_id)]
+
+
+def living(world: DriverWorld, name: bytes = b"") -> list[int]:
+    found = [process.pid for processes in proc.carriers(tokens(world)).values() for process in processes]
+    return [pid for pid in found if not name or name_of(pid) == name]
+
+
+def name_of(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/comm").read_bytes().strip()
+    except OSError:
+        return b""

@@ -1,0 +1,354 @@
+"""What becomes of a node's job and of what runs in it when Slurm, its administrators or this program misbehave."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from migrator.adapters.executors.proc import carriers
+from migrator.adapters.executors.slurm_hosts import SlurmHosts
+from migrator.domain.errors import UsageError
+from migrator.ports.hosts import Host, HostLost
+from migrator.ports.processes import Command, Completed
+from tests.slurm import DEADLINE_S, NODES, SITE_ID, Slurm, missing_for_slurm, running_slurm
+
+pytestmark = pytest.mark.needs_root
+
+STUBBORN = b"trap '' TERM; (trap '' TERM; while :; do sleep 0.05; done) & echo up; while :; do sleep 0.05; done"
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Slurm]:
+    """One cluster for all of them."""
+    if reason := missing_for_slurm():
+        pytest.skip(f"needs a real Slurm: {reason}")
+    with running_slurm() as made:
+        yield made
+
+
+@pytest.fixture
+def slurm(cluster: Slurm, monkeypatch: pytest.MonkeyPatch) -> Iterator[Slurm]:
+    """The cluster, with nothing running and all nodes idle."""
+    monkeypatch.setenv("SLURM_CONF", str(cluster.config))
+    yield cluster
+    cluster.calm()
+    assert not cluster.far_ends()
+
+
+@pytest.fixture
+def token() -> str:
+    return os.urandom(16).hex()
+
+
+@asynccontextmanager
+async def closing(hosts: SlurmHosts) -> AsyncIterator[SlurmHosts]:
+    try:
+        yield hosts
+    finally:
+        await hosts.close()
+
+
+async def until(condition: Callable[[], object], *, within_s: float = DEADLINE_S) -> None:
+    deadline_s = time.monotonic() + within_s
+    while not condition():
+        assert time.monotonic() < deadline_s, "waited in vain"
+        await asyncio.sleep(0.02)
+
+
+class Stream:
+    """A program on a node that does not end by itself."""
+
+    def __init__(self, host: Host, token: str) -> None:
+        self.said = bytearray()
+        command = Command(argv=(b"bash", b"-c", STUBBORN), token=token, timeout_s=None)
+        self.task: asyncio.Task[Completed] = asyncio.create_task(
+            host.processes.stream(
+                command, on_start=lambda _: None, on_stdout=self.said.extend, on_stderr=lambda _: None
+            )
+        )
+
+    async def up(self) -> None:
+        await until(lambda: self.said)
+
+    async def lost(self) -> HostLost:
+        with pytest.raises(HostLost) as caught:
+            await self.task
+        return caught.value
+
+
+async def reach_in_time(hosts: SlurmHosts) -> Host:
+    """As the run stage: again and again."""
+    deadline_s = time.monotonic() + DEADLINE_S
+    while True:
+        try:
+            return await hosts.reach("slurm-1")
+        except HostLost:
+            assert time.monotonic() < deadline_s
+            await asyncio.sleep(0.1)
+
+
+def test_a_job_that_is_cancelled_from_outside(slurm: Slurm, token: str) -> None:
+    async def work() -> None:
+        async with closing(slurm.hosts()) as hosts:
+            host = await hosts.reach("slurm-1")
+            (job,) = slurm.jobs()
+            stream = Stream(host, token)
+            await stream.up()
+            slurm.do("scancel", job)
+            error = await stream.lost()
+            assert error.in_doubt
+            assert "cancelled" in error.message
+            assert await hosts.end_orphans("slurm-1", [token]) == []
+            assert not carriers([token]), "Slurm has said that the job has ended"
+            assert slurm.jobs() == {}, "no other job is asked for by that"
+            again = await reach_in_time(hosts)
+            assert again is not host
+            facts = await again.facts()
+            assert slurm.jobs() == {facts.job: "RUNNING"}
+            assert facts.job != job
+            with pytest.raises(HostLost):
+                await host.facts()
+
+    asyncio.run(work())
+    assert slurm.jobs() == {}
+
+
+def test_the_controller_is_stopped_in_mid_stream(slurm: Slurm, token: str) -> None:
+    """What runs goes on; what is lost meanwhile is in doubt until the controller is back."""
+
+    async def work() -> None:
+        async with closing(slurm.hosts(nodes=2)) as hosts:
+            host = await hosts.reach("slurm-1")
+            stream = Stream(host, token)
+            await stream.up()
+            slurm.stop_controller()
+            done = await host.processes.run(Command(argv=(b"echo", b"still there")))
+            assert done.stdout == b"still there\n"
+            assert await hosts.reach("slurm-1") is host
+            with pytest.raises(HostLost, match="Slurm") as caught:
+                await hosts.reach("slurm-2")
+            assert "scontrol ping" in caught.value.hint
+            assert not stream.task.done()
+            # Now the job is lost as well: nobody can say whether it has ended.
+            for pid in sruns(slurm):
+                os.kill(pid, signal.SIGKILL)
+            assert (await stream.lost()).in_doubt
+            with pytest.raises(HostLost, match="Slurm does not answer"):
+                await hosts.end_orphans("slurm-1", [token])
+            with pytest.raises(HostLost):
+                await hosts.reach("slurm-1")
+            slurm.start_controller()
+            assert await hosts.end_orphans("slurm-1", [token]) == []
+            assert not carriers([token])
+            await reach_in_time(hosts)
+
+    asyncio.run(work())
+
+
+def test_a_controller_that_hangs(slurm: Slurm, token: str) -> None:
+    async def work() -> None:
+        async with closing(slurm.hosts(nodes=2)) as hosts:
+            host = await hosts.reach("slurm-1")
+            stream = Stream(host, token)
+            await stream.up()
+            slurm.pause_controller()
+            try:
+                with pytest.raises(HostLost, match="Slurm"):
+                    await asyncio.wait_for(hosts.reach("slurm-2"), timeout=DEADLINE_S)
+                assert not stream.task.done()
+            finally:
+                slurm.pause_controller(go_on=True)
+            stream.task.cancel()
+            await asyncio.wait([stream.task])
+            assert not carriers([token])
+
+    asyncio.run(work())
+
+
+def test_a_drained_node_keeps_its_job_and_gets_no_other(slurm: Slurm, token: str) -> None:
+    async def work() -> None:
+        async with closing(slurm.hosts(nodes=2, patience_s=1.0)) as hosts:
+            host = await hosts.reach("slurm-1")
+            stream = Stream(host, token)
+            await stream.up()
+            for node in NODES:
+                slurm.do("scontrol", "update", f"nodename={node}", "state=drain", "reason=maintenance")
+            assert (await host.processes.run(Command(argv=(b"true",)))).exit_code == 0
+            for _ in range(2):
+                with pytest.raises(HostLost, match="waits for a node") as caught:
+                    await hosts.reach("slurm-2")
+                assert "drained" in caught.value.cause
+                assert not caught.value.in_doubt
+            assert sorted(slurm.jobs().values()) == ["PENDING", "RUNNING"], "it keeps its place in the queue"
+            assert not stream.task.done()
+            for node in NODES:
+                slurm.do("scontrol", "update", f"nodename={node}", "state=resume")
+            deadline_s = time.monotonic() + DEADLINE_S
+            while True:
+                try:
+                    other = await hosts.reach("slurm-2")
+                    break
+                except HostLost:
+                    assert time.monotonic() < deadline_s
+            assert (await other.facts()).job != (await host.facts()).job
+            stream.task.cancel()
+            await asyncio.wait([stream.task])
+
+    asyncio.run(work())
+    assert slurm.jobs() == {}
+
+
+def test_a_job_that_waits_is_gone_when_nobody_wants_it_any_more(slurm: Slurm) -> None:
+    async def work() -> None:
+        async with closing(slurm.hosts(patience_s=0.3)) as hosts:
+            for node in NODES:
+                slurm.do("scontrol", "update", f"nodename={node}", "state=drain", "reason=maintenance")
+            with pytest.raises(HostLost, match="waits for a node"):
+                await hosts.reach("slurm-1")
+            assert list(slurm.jobs().values()) == ["PENDING"]
+
+    asyncio.run(work())
+    assert slurm.jobs() == {}
+
+
+def test_every_node_has_one_job(slurm: Slurm) -> None:
+    async def work() -> None:
+        async with closing(slurm.hosts(nodes=len(NODES))) as hosts:
+            await asyncio.gather(*(hosts.reach(name) for name in hosts.names))
+            nodes = slurm.do("squeue", "--noheader", "--format=%N").split()
+            assert sorted(nodes) == sorted(NODES)
+            with pytest.raises(UsageError, match="slurm-4"):
+                await hosts.reach("slurm-4")
+
+    asyncio.run(work())
+    assert slurm.jobs() == {}
+
+
+@pytest.mark.parametrize(
+    ("options", "python", "said"),
+    [
+        (("--partition=none",), "python3", "does not know a partition"),
+        (("--no-such-option",), "python3", "does not know an option"),
+        (("--cpus-per-task=999",), "python3", "waits for a node .PartitionConfig|no node is as it is asked for"),
+        ((), "python2.none", "no Python 3 of that name"),
+    ],
+)
+def test_what_slurm_refuses_is_said(slurm: Slurm, options: tuple[str, ...], python: str, said: str) -> None:
+    async def work() -> None:
+        async with closing(slurm.hosts(options=options, python=python, patience_s=2.0)) as hosts:
+            for _ in range(2):
+                with pytest.raises(HostLost, match=said) as caught:
+                    await hosts.reach("slurm-1")
+                assert "site.toml" in caught.value.hint + caught.value.cause or "[slurm]" in caught.value.hint
+
+    asyncio.run(work())
+    assert slurm.jobs() == {}
+
+
+CONTROLLER = f"""
+import asyncio, sys
+from migrator.adapters.executors.process import LocalProcesses
+from migrator.adapters.executors.slurm_hosts import SlurmHosts
+from migrator.ports.hosts import HostLost
+from migrator.ports.processes import Command
+
+async def main():
+    hosts = SlurmHosts(LocalProcesses(), site_id={SITE_ID!r}, nodes=1, grace_s=0.3, patience_s=float(sys.argv[2]))
+    try:
+        host = await hosts.reach("slurm-1")
+    except HostLost as error:
+        print("waits" if "waits for a node" in error.message else error.message, flush=True)
+        await asyncio.sleep(100)
+        return
+    command = Command(argv=(b"bash", b"-c", {STUBBORN!r}), token=sys.argv[1], timeout_s=None)
+    await host.processes.stream(
+        command, on_start=lambda _: None, on_stdout=lambda _: print("up", flush=True), on_stderr=lambda _: None
+    )
+
+asyncio.run(main())
+"""
+
+
+def start_controller(token: str, patience_s: float = DEADLINE_S) -> "subprocess.Popen[bytes]":
+    return subprocess.Popen([sys.executable, "-c", CONTROLLER, token, str(patience_s)], stdout=subprocess.PIPE)
+
+
+@pytest.mark.parametrize("drained", [False, True])
+def test_a_killed_program_leaves_neither_job_nor_process(slurm: Slurm, token: str, drained: bool) -> None:
+    """kill -9, while a stream runs and while the job waits in the queue."""
+    for node in NODES if drained else ():
+        slurm.do("scontrol", "update", f"nodename={node}", "state=drain", "reason=maintenance")
+    program = start_controller(token, patience_s=1.0 if drained else DEADLINE_S)
+    assert program.stdout is not None
+    with program.stdout:
+        assert program.stdout.readline() == (b"waits\n" if drained else b"up\n")
+        assert list(slurm.jobs().values()) == ["PENDING" if drained else "RUNNING"]
+        program.kill()
+        program.wait()
+    asyncio.run(until(lambda: not slurm.jobs() and not slurm.far_ends() and not carriers([token])))
+
+
+@pytest.mark.slow
+def test_what_a_killed_program_left_is_ended_first(slurm: Slurm, token: str) -> None:
+    """Although its srun could not tell: the next program finds the job by its name."""
+    program = start_controller(token)
+    assert program.stdout is not None
+    with program.stdout:
+        assert program.stdout.readline() == b"up\n"
+        (job,) = slurm.jobs()
+
+        async def others(expected: Callable[[], object]) -> None:
+            async with closing(slurm.hosts()) as hosts:
+                await hosts.reach("slurm-1")
+                assert expected()
+
+        asyncio.run(others(lambda: job in slurm.jobs()))
+        assert job in slurm.jobs(), "the job of a program that lives is left alone"
+        # What connects it is stopped, as on a machine that hangs: nobody tells the job.
+        for pid in sruns(slurm):
+            os.kill(pid, signal.SIGSTOP)
+        stopped = sruns(slurm)
+        program.kill()
+        program.wait()
+    assert job in slurm.jobs()
+    asyncio.run(others(lambda: job not in slurm.jobs() and not carriers([token])))
+    for pid in stopped:
+        os.kill(pid, signal.SIGKILL)
+    asyncio.run(until(lambda: not sruns(slurm)))
+
+
+@pytest.mark.slow
+def test_the_time_limit_of_a_job(slurm: Slurm) -> None:
+    """Slurm looks for jobs beyond their limit every half a minute."""
+
+    async def work() -> None:
+        async with closing(slurm.hosts()) as hosts:
+            host = await hosts.reach("slurm-1")
+            (job,) = slurm.jobs()
+            slurm.do("scontrol", "update", f"jobid={job}", "endtime=now")
+            await until(lambda: job not in slurm.jobs(), within_s=5 * DEADLINE_S)
+            for _ in range(2):
+                with pytest.raises(HostLost, match="time limit"):
+                    await host.processes.run(Command(argv=(b"sleep", b"60")))
+            other = await reach_in_time(hosts)
+            assert (await other.facts()).job != job
+
+    asyncio.run(work())
+
+
+def sruns(slurm: Slurm) -> list[int]:
+    found = []
+    for pid in slurm.processes():
+        try:
+            with open(f"/proc/{pid}/cmdline", "rb") as file:
+                if file.read().split(b"\0")[0].endswith(b"srun"):
+                    found.append(pid)
+        except OSError:
+            continue
+    return found

@@ -1,0 +1,45 @@
+"""What is loaded before a verb begins: libraries that take long belong to the work that needs them."""
+
+import subprocess
+import sys
+
+import pytest
+
+LARGE = {"jinja2", "alembic", "mako", "duckdb", "pyarrow", "sqlalchemy", "rich", "pygments"}
+_THEN_PRINT_MODULES = """
+import atexit, sys
+atexit.register(lambda: print("loaded:", *sorted({name.partition(".")[0] for name in sys.modules})))
+from migrator.cli.main import main
+main(sys.argv[1:], prog_name="migrator")
+"""
+
+
+def loaded(*words: str) -> set[str]:
+    """The packages that were loaded when the program had ended."""
+    shown = subprocess.run(
+        [sys.executable, "-c", _THEN_PRINT_MODULES, *words], check=True, capture_output=True, text=True
+    ).stdout
+    assert words[-1] == "--version" or "Usage: migrator" in shown
+    return set(shown.rpartition("loaded:")[2].split())
+
+
+@pytest.mark.parametrize("words", [["--version"], ["run", "--help"], ["scan", "--help"], ["status", "--help"]])
+def test_a_verb_that_does_nothing_loads_no_large_library(words: list[str]) -> None:
+    packages = loaded(*words)
+    assert {"migrator", "click"} <= packages
+    assert not packages & LARGE
+
+
+def test_the_version_is_told_without_any_verb() -> None:
+    shown = subprocess.run(
+        [sys.executable, "-X", "importtime", "-m", "migrator", "--version"], check=True, capture_output=True, text=True
+    )
+    assert "version" in shown.stdout
+    assert "migrator.cli.main" in shown.stderr
+    assert "migrator.stages" not in shown.stderr
+
+
+def test_a_word_that_is_nearly_a_verb_is_answered_with_the_verb() -> None:
+    shown = subprocess.run([sys.executable, "-m", "migrator", "stauts"], capture_output=True, text=True, check=False)
+    assert shown.returncode == 2
+    assert "status" in shown.stderr
