@@ -12,7 +12,7 @@ from migrator.domain.mounts import Mount
 from migrator.domain.paths import show
 from migrator.ports.clock import Clock
 from migrator.ports.processes import Processes
-from migrator.stages.lab.machine import loops_beneath, mounts_beneath, namespace_exists, processes_in
+from migrator.stages.lab.machine import holder_of, loops_beneath, mounts_beneath, namespace_exists, processes_in
 from migrator.stages.lab.record import read_record, write_record
 from migrator.stages.lab.removal import remove_tree
 from migrator.stages.lab.tools import LabTools
@@ -97,7 +97,10 @@ async def _nothing_left(directory: bytes) -> str | None:
     mounts, loops = mounts_beneath(directory), loops_beneath(directory)
     if mounts:
         return f"{show(mounts[0].point)} is still mounted"
-    return f"{loops[0]} is still in use" if loops else None
+    if not loops:
+        return None
+    holder = holder_of(loops[0])
+    return f"{loops[0]} is still in use" + (f": {holder} sees it mounted" if holder else "")
 
 
 async def _end_processes(state: LabState, processes: Processes, clock: Clock) -> None:
