@@ -125,12 +125,19 @@ class Wiring:
         return PosixSource(self.source_root)
 
     def _gluster_source(self) -> "GlusterSource":
+        from migrator.adapters.executors.conversation import LocalConversations
         from migrator.adapters.filesystems.gluster import GlusterCommands, GlusterSource
 
         section = self.site.source
         if section.volume is None:
             raise UsageError("[source] volume is missing", hint="name the Gluster volume in site.toml")
-        commands = GlusterCommands(self.processes, self.clock, volume=section.volume, gluster=section.gluster)
+        commands = GlusterCommands(
+            self.processes,
+            self.clock,
+            volume=section.volume,
+            gluster=section.gluster,
+            conversations=LocalConversations(),
+        )
         return GlusterSource(self.source_root, commands, volume=section.volume)
 
     @contextmanager

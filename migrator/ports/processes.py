@@ -61,3 +61,28 @@ class Processes(Protocol):
 
     async def end(self, token: str, *, grace_s: float) -> bool:
         """End every process that carries the token; False where one is left (in D state): then wait, never restart."""
+
+
+class Conversation(Protocol):
+    """A program that stays and is asked one thing after another."""
+
+    async def ask(self, question: bytes, *, until: Callable[[bytes], bool], timeout_s: float) -> bytes:
+        """Write the question, and return what the program says, from then until that is true of all of it.
+
+        One question at a time. Raises ConversationOver where the program has ended, was ended, or took too long: what
+        an answer would belong to is not known any more then, so it is ended, and so it is on cancellation.
+        """
+
+    def end(self) -> None:
+        """End the program. May be called again, and when no event loop runs."""
+
+
+class ConversationOver(Exception):
+    """No answer, and there will be none; the text says why."""
+
+
+class Conversations(Protocol):
+    """Starts programs that are spoken to."""
+
+    def begin(self, command: Command) -> Conversation:
+        """Start one, in the running event loop. Raises ToolFailed where it cannot be started."""

@@ -163,7 +163,7 @@ class Child:
     async def exited(self) -> None:
         """Wait for its end and reap it."""
         while not self.reap():
-            await _ready(self._pidfd, writing=False)
+            await ready(self._pidfd, writing=False)
 
     async def feed(self, content: bytes) -> None:
         """Write standard input, as fast as it is read; a program that does not want it all is no error."""
@@ -173,7 +173,7 @@ class Child:
                 try:
                     left = left[os.write(self.stdin, left[:_PIECE_BYTES]) :]
                 except BlockingIOError:
-                    await _ready(self.stdin, writing=True)
+                    await ready(self.stdin, writing=True)
                 except BrokenPipeError:
                     break
         finally:
@@ -277,7 +277,8 @@ def _set(future: "asyncio.Future[None]") -> None:
         future.set_result(None)
 
 
-async def _ready(fd: int, *, writing: bool) -> None:
+async def ready(fd: int, *, writing: bool) -> None:
+    """Wait until a descriptor can be read from, or written to. Only one may wait for either at a time."""
     loop = asyncio.get_running_loop()
     ready = loop.create_future()
     (loop.add_writer if writing else loop.add_reader)(fd, _set, ready)
@@ -300,7 +301,7 @@ async def _follow(child: Child, fd: int, take: OnOutput) -> None:
             if child.end_seen.done():
                 with suppress(TimeoutError):
                     async with asyncio.timeout(_DRAIN_S - drained_s):
-                        await _ready(fd, writing=False)
+                        await ready(fd, writing=False)
                 drained_s += time.monotonic() - began_s
             else:
                 await _ready_or_ended(child, fd)

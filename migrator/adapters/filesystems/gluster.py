@@ -7,6 +7,7 @@ from dataclasses import replace
 from xml.etree.ElementTree import Element
 
 from migrator.adapters.filesystems.gluster_client import connection_problems, connections
+from migrator.adapters.filesystems.gluster_shell import GlusterShell
 from migrator.adapters.filesystems.gluster_xml import (
     GlusterBusy,
     GlusterFailed,
@@ -26,7 +27,7 @@ from migrator.decide.volume_health import volume_fingerprint, volume_problems, w
 from migrator.domain.brick import BrickHeal, SourceHealth, VolumeState
 from migrator.domain.errors import MigratorError, ToolFailed
 from migrator.ports.clock import Clock
-from migrator.ports.processes import Command, Processes
+from migrator.ports.processes import Command, Conversations, Processes
 
 _TRIES = 8
 _PAUSE_S = 0.5
@@ -35,14 +36,32 @@ _TIMEOUT_S = 120.0
 
 
 class GlusterCommands:
-    """Questions to glusterd about one volume. `gluster` is the command: a path, or a name on PATH."""
+    """Questions to glusterd about one volume. `gluster` is the command: a path, or a name on PATH.
 
-    def __init__(self, processes: Processes, clock: Clock, *, volume: str, gluster: str = "gluster") -> None:
+    With `conversations` one command stays and answers what is asked often; whatever it does not answer well is asked
+    again by a command of its own.
+    """
+
+    def __init__(
+        self,
+        processes: Processes,
+        clock: Clock,
+        *,
+        volume: str,
+        gluster: str = "gluster",
+        conversations: Conversations | None = None,
+    ) -> None:
         self._processes = processes
+        self._shell = None if conversations is None else GlusterShell(conversations, gluster)
         self._clock = clock
         self._volume = volume
         self._gluster = gluster
         self._asking_status = asyncio.Lock()
+
+    def close(self) -> None:
+        """Let go of the command that stays. May be called again."""
+        if self._shell is not None:
+            self._shell.close()
 
     async def state(self) -> VolumeState:
         """Bricks, options, tasks, and which bricks are up. Raises ToolFailed where a question has no answer.
@@ -94,22 +113,28 @@ class GlusterCommands:
 
     async def _ask_gluster(self, *words: str) -> Element:
         """One question, tried again while another command holds the cluster's lock."""
-        argv = tuple(os.fsencode(word) for word in (self._gluster, "--mode=script", "--xml", *words))
         for attempt in range(_TRIES):
-            completed = await self._processes.run(Command(argv=argv, timeout_s=_TIMEOUT_S))
-            if completed.timed_out:
-                raise ToolFailed(
-                    f"gluster {' '.join(words)} did not answer within {_TIMEOUT_S:.0f} s",
-                    cause="glusterd hangs, or waits for a host that does not answer",
-                    hint="look at `gluster pool list` and at glusterd's log",
-                )
             try:
-                return parse_answer(completed.stdout, completed.stderr)
+                return await self._answer(words)
             except GlusterBusy:
                 if attempt + 1 == _TRIES:
                     raise
                 await self._clock.sleep(_PAUSE_S * (attempt + 1))
         raise AssertionError("unreachable")
+
+    async def _answer(self, words: tuple[str, ...]) -> Element:
+        said = None if self._shell is None else await self._shell.ask(words)
+        if said is not None:
+            return parse_answer(said)
+        argv = tuple(os.fsencode(word) for word in (self._gluster, "--mode=script", "--xml", *words))
+        completed = await self._processes.run(Command(argv=argv, timeout_s=_TIMEOUT_S))
+        if completed.timed_out:
+            raise ToolFailed(
+                f"gluster {' '.join(words)} did not answer within {_TIMEOUT_S:.0f} s",
+                cause="glusterd hangs, or waits for a host that does not answer",
+                hint="look at `gluster pool list` and at glusterd's log",
+            )
+        return parse_answer(completed.stdout, completed.stderr)
 
 
 class GlusterSource(ReadingFileSystem):
@@ -123,6 +148,11 @@ class GlusterSource(ReadingFileSystem):
         super().__init__(root)
         self._commands = commands
         self._volume = volume
+
+    def close(self) -> None:
+        """Close what is open. May be called again."""
+        self._commands.close()
+        super().close()
 
     async def health(self) -> SourceHealth:
         """The bricks as glusterd sees them, and as this mount's client does. A look that fails is a problem."""
