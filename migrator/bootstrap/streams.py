@@ -15,6 +15,7 @@ from migrator.adapters.engines.parsyncfp2 import Parsyncfp2
 from migrator.adapters.engines.rsync import RsyncEngine
 from migrator.adapters.engines.rsync_program import ask
 from migrator.adapters.engines.settling import SCRIPT_FILE, NativeSettling, PythonSettling
+from migrator.adapters.executors.confining import PlaceCompiled
 from migrator.adapters.executors.host_executor import HostExecutor
 from migrator.adapters.executors.host_roots import look_at_roots
 from migrator.adapters.executors.local import LocalExecutor
@@ -30,12 +31,13 @@ from migrator.bootstrap.scanning import site_hosts
 from migrator.config.site import Site
 from migrator.decide.engine_choice import DIRECT, DRIVERS
 from migrator.decide.host_roots import brick_problem, target_problem
+from migrator.decide.rsync_features import RsyncFeatures
 from migrator.decide.scan_way import times_from_mdata
 from migrator.domain.brick import VolumeState
 from migrator.domain.errors import ToolFailed
 from migrator.ports.drivers import Driver, Driving
-from migrator.ports.hosts import Host
-from migrator.ports.lanes import BrickRefused, Lane, Way
+from migrator.ports.hosts import Host, HostFacts
+from migrator.ports.lanes import BrickRefused, Way
 from migrator.ports.ledger import SiteRecord
 from migrator.ports.streams import BrickRules, Engine, Settler
 from migrator.stages.run.brick_guard import VolumeGuard
@@ -64,17 +66,22 @@ class WayMaker:
         self._volume = volume
         self._state: VolumeState | None = None
         self._asking = asyncio.Lock()
+        self._rsyncs: dict[tuple[str, str, int], tuple[bytes, RsyncFeatures] | None] = {}
+        self._content = b""
 
     async def way(self, host: Host, brick: str | None, places: Places) -> Way:
         """Raises HostLost, and ToolFailed where nothing can be copied there."""
         source = places.source if brick is None else _path_of(brick)
         if not places.own:
             await self._prove(host, brick, places)
-        engines = await self._engines(host, own=places.own)
+        compiled = await self._compiled(host, own=places.own)
+        engines = await self._engines(host, compiled)
         executor = (
-            LocalExecutor(host.processes, source_root=source, target_root=places.target, host=host.name)
+            LocalExecutor(
+                host.processes, source_root=source, target_root=places.target, host=host.name, compiled=compiled
+            )
             if places.own
-            else HostExecutor(host, source_root=source, target_root=places.target)
+            else HostExecutor(host, source_root=source, target_root=places.target, compiled=compiled)
         )
         by_name = {engine.name: engine for engine in engines}
         if brick is None:
@@ -101,18 +108,30 @@ class WayMaker:
         if brick is not None and (problem := brick_problem((await self._volume_state()).volume_id, roots, brick)):
             raise BrickRefused(problem, hint="see `migrator doctor`")
 
-    async def _engines(self, host: Host, *, own: bool) -> list[Engine]:
+    async def _compiled(self, host: Host, *, own: bool) -> PlaceCompiled | None:
+        """What places the compiled program on a host; None where there is none for that machine. Raises HostLost."""
+        found = native_program()
+        if not isinstance(found, NativeProgram) or found.architecture != (await host.identity()).architecture:
+            return None
+        if not own and not self._content:
+            self._content = await asyncio.to_thread(found.content)
+        content = self._content  # one object for all hosts: it is compared at every stream
+
+        async def place() -> bytes:
+            return found.path if own else await host.place(PROGRAM_NAME, content)
+
+        return place
+
+    async def _engines(self, host: Host, compiled: PlaceCompiled | None) -> list[Engine]:
         facts = await host.identity()
         privileged = facts.effective_uid == 0
         engines: list[Engine] = []
-        found = native_program()
-        if isinstance(found, NativeProgram) and found.architecture == facts.architecture:
-            placed = found.path if own else await host.place(PROGRAM_NAME, await asyncio.to_thread(found.content))
+        if compiled is not None:
             digest = self._site.transfer.digest != "none"
-            engines.append(DirectEngine(program=placed, privileged=privileged, digest=digest))
-        rsync = await host.find("rsync")
-        if rsync is not None:
-            features = await ask(host.processes, rsync)
+            engines.append(DirectEngine(program=await compiled(), privileged=privileged, digest=digest))
+        found = await self._rsync_of(host, facts)
+        if found is not None:
+            rsync, features = found
             if (problem := features.problem()) is None:
                 engines.append(RsyncEngine(program=rsync, features=features, privileged=privileged))
             elif not engines:
@@ -123,6 +142,14 @@ class WayMaker:
                 hint="install rsync there; `migrator doctor` lists what is needed",
             )
         return engines
+
+    async def _rsync_of(self, host: Host, facts: HostFacts) -> tuple[bytes, RsyncFeatures] | None:
+        """Asked once for each connection; None where the host has none."""
+        key = (host.name, facts.boot_id, facts.process_id)
+        if key not in self._rsyncs:
+            rsync = await host.find("rsync")
+            self._rsyncs[key] = None if rsync is None else (rsync, await ask(host.processes, rsync))
+        return self._rsyncs[key]
 
     async def _volume_state(self) -> VolumeState:
         async with self._asking:
@@ -186,7 +213,7 @@ async def lanes_of(
     target = os.fsencode(site.target.root)
     mount = Places(source=os.fsencode(site.source.mount), target=target, own=True)
     movers = _movers(site, known, jobs) if site.transfer.movers == "slurm" and engine not in DRIVERS else None
-    found: list[Lane] = [
+    found = [
         HostLane(
             OWN_HOST,
             # Where nodes are there to move data, this machine only watches.
@@ -223,6 +250,8 @@ async def lanes_of(
     try:
         yield LaneSet(found)
     finally:
+        for lane in found:
+            await lane.close()
         if movers is not None:
             await movers.close()
         await hosts.close()

@@ -3,13 +3,12 @@
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from pathlib import Path
 
-from migrator.adapters.executors import jail
+from migrator.adapters.executors.confining import Confiner, PlaceCompiled
 from migrator.domain.errors import Refused, ToolFailed
 from migrator.domain.paths import show
 from migrator.domain.transfer import ProcessIdentity
-from migrator.ports.hosts import Host, HostFacts, HostLost
+from migrator.ports.hosts import Host, HostLost
 from migrator.ports.processes import Command, Completed, OnOutput
 from migrator.ports.streams import StreamView
 
@@ -34,16 +33,17 @@ class HostExecutor:
         grace_s: float = 5.0,
         confined: bool = True,
         jail_path: bytes | None = None,
+        compiled: PlaceCompiled | None = None,
     ) -> None:
-        """`jail_path` None: the jail is placed there. `confined` False is for a host without root."""
+        """`jail_path` None: the jail is placed there. `compiled`: where there is a program for that machine, its twin.
+        `confined` False is for a host without root.
+        """
         self._host = host
         self._grace_s = grace_s
         self._confined = confined
         self._source_root = source_root
         self._target_root = target_root
-        self._jail_path = jail_path
-        self._jail_source = b""
-        self._facts: HostFacts | None = None
+        self._confiner = Confiner(host, script_path=jail_path, compiled=compiled)
 
     @property
     def host(self) -> str:
@@ -140,13 +140,10 @@ class HostExecutor:
                 cause="root alone can read every user's files, and confine a stream to its tree",
                 hint=f'let ssh log in as root: [source.hosts."{self._host.name}"] ssh = "root@{self._host.name}"',
             )
-        path = self._jail_path or await self._host.place("jail.py", self._source())
+        prefix = await self._confiner.prefix(facts)
         files = await self._host.files_of(program)
         return (
-            facts.python,
-            b"-I",
-            b"-S",
-            path,
+            *prefix,
             b"--parent",
             b"%d" % facts.process_id,
             b"--source-root",
@@ -158,11 +155,6 @@ class HostExecutor:
             *(word for file in files for word in (b"--file", file)),
             b"--",
         )
-
-    def _source(self) -> bytes:
-        if not self._jail_source:
-            self._jail_source = Path(jail.__file__).read_bytes()
-        return self._jail_source
 
 
 def _beneath(root: bytes, tree: bytes) -> bytes:

@@ -3,6 +3,7 @@
 import os
 
 from migrator.adapters.executors import jail
+from migrator.adapters.executors.confining import PlaceCompiled
 from migrator.adapters.executors.host_executor import HostExecutor
 from migrator.adapters.executors.local_host import LocalHost
 from migrator.domain.errors import Refused
@@ -24,8 +25,9 @@ class LocalExecutor(HostExecutor):
         host: str = "localhost",
         grace_s: float = 5.0,
         confined: bool | None = None,
+        compiled: PlaceCompiled | None = None,
     ) -> None:
-        """`confined` None: as the user demands. Root cannot do without."""
+        """`confined` None: as the user demands. Root cannot do without. `compiled`: see `HostExecutor`."""
         if confined is False and os.geteuid() == 0:
             raise Refused("streams of root are confined to their trees, always")
         confining = os.geteuid() == 0 if confined is None else confined
@@ -37,6 +39,7 @@ class LocalExecutor(HostExecutor):
             grace_s=grace_s,
             confined=confining,
             jail_path=os.fsencode(jail.__file__),
+            compiled=compiled,
         )
 
     async def close(self) -> None:

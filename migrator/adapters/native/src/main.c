@@ -1,4 +1,4 @@
-/* The program that runs beside the data: `migrator-native walk ...` and `migrator-native copy ...`. */
+/* The program that runs beside the data: `migrator-native walk ...`, `copy ...`, `confine ...`. */
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -7,6 +7,8 @@
 
 /* Weak: the program can be built without the copying part. */
 int copy_main(int argc, char **argv) __attribute__((weak));
+
+int confine_main(int argc, char **argv);
 
 int main(int argc, char **argv)
 {
@@ -19,6 +21,8 @@ int main(int argc, char **argv)
         return walk_main(argc - 1, argv + 1);
     if (argc >= 2 && strcmp(argv[1], "copy") == 0 && copy_main != NULL)
         return copy_main(argc - 1, argv + 1);
-    fputs("usage: migrator-native walk|copy OPTIONS (it is started by migrator)\n", stderr);
+    if (argc >= 2 && strcmp(argv[1], "confine") == 0)
+        return confine_main(argc - 1, argv + 1);
+    fputs("usage: migrator-native walk|copy|confine OPTIONS (it is started by migrator)\n", stderr);
     return 2;
 }
