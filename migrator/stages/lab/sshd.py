@@ -119,6 +119,10 @@ def _home(state: LabState, host: LabHost) -> Path:
     return Path(os.fsdecode(state.spec.directory)) / "hosts" / str(host.number) / "ssh"
 
 
+_NOT_THE_FIRST_SHELL = 2
+"""With this a bash that sshd starts reads no .bashrc: root's own of this machine has nothing to do with the lab's hosts."""
+
+
 def _server_config(state: LabState, host: LabHost) -> str:
     return f"""\
 ListenAddress {host.address}:22
@@ -135,6 +139,7 @@ PrintMotd no
 PrintLastLog no
 MaxStartups 200
 MaxSessions 200
+SetEnv SHLVL={_NOT_THE_FIRST_SHELL}
 """
 
 
@@ -150,7 +155,10 @@ def _root_is_locked() -> bool:
 
 
 def _client_config(state: LabState, common: Path) -> str:
-    """One connection at a time, with the lab's own key and known hosts, dialled in the network of the lab's client."""
+    """One connection at a time, with the lab's own key and known hosts, dialled in the network of the lab's client.
+
+    The key exchange is the one that costs least: this machine does both sides of it, for every host.
+    """
     nsenter = shutil.which("nsenter") or "/usr/bin/nsenter"
     namespace = f"--net=/run/netns/{state.client_namespace}"
     dial = shlex.join(
@@ -167,6 +175,7 @@ Host *
     GlobalKnownHostsFile /dev/null
     StrictHostKeyChecking yes
     UpdateHostKeys no
+    KexAlgorithms curve25519-sha256
     ControlMaster no
     ControlPath none
     BatchMode yes
