@@ -36,6 +36,8 @@ def halves(paths: Sequence[ListedPath]) -> tuple[Paths, Paths]:
 
 def set_apart(paths: Sequence[ListedPath], chosen: Collection[bytes]) -> tuple[Paths, Paths]:
     """The rest, and the chosen paths with the other names of their link groups; either may be empty."""
+    if not chosen:
+        return tuple(paths), ()
     rest: list[ListedPath] = []
     apart: list[ListedPath] = []
     for unit in units(paths):

@@ -2,7 +2,7 @@
 nodes of a batch system over theirs.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -51,6 +51,11 @@ class Lane(Protocol):
 
     def reads(self, brick: str) -> bool:
         """Whether a brick (`host:/path`, as glusterd writes it) is one that it reads itself."""
+
+    def expect(self, bricks: Collection[str]) -> None:
+        """Those of these bricks that it reads will be asked for: begin to reach the host meanwhile. Tells of nothing that
+        goes wrong: `way` does. May be called again.
+        """
 
     async def way(self, brick: str | None) -> Way:
         """How a chunk of this brick is read there; None: through the mount. Raises HostLost, BrickRefused, Refused,

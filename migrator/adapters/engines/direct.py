@@ -145,13 +145,16 @@ def records(work: ChunkWork) -> bytes:
 
 
 def _listed(work: ChunkWork) -> list[ListedPath]:
-    return [listed for listed in work.paths if _in_tree(work.tree, listed.path)]
+    """But for the root of the tree."""
+    return [listed for listed in work.paths if listed.path != work.tree]
 
 
 def _record(work: ChunkWork, listed: ListedPath) -> bytes:
     """As `copy_list.c` describes it: what this path needs, a colon, the name, NUL."""
-    fields: list[bytes] = []
     by_ranges = work.kind is ChunkKind.RANGES or listed.in_ranges
+    if work.kind is ChunkKind.FILES and listed.link_group is None and not by_ranges:
+        return b":" + _in_tree(work.tree, listed.path) + b"\0"
+    fields: list[bytes] = []
     if by_ranges:
         if listed.file_size_bytes is None:
             raise ValueError("a file in ranges without its size")

@@ -82,11 +82,8 @@ class Attempt:
         self._meter = meter
         self._chunk = chunk
         self._token = world.tokens()
-        fits = engine.fits
         self._listed = tuple(paths)
-        links = chunk.kind is ChunkKind.LINKS
-        by_stream = () if links else tuple(listed for listed in paths if fits(chunk.tree, listed.path))
-        self._by_descriptor = () if links else tuple(listed for listed in paths if not fits(chunk.tree, listed.path))
+        by_stream, self._by_descriptor = ((), ()) if chunk.kind is ChunkKind.LINKS else _divided(engine, chunk, paths)
         self._view = way.executor.view(chunk.tree)
         self._work = ChunkWork(
             kind=chunk.kind,
@@ -305,6 +302,17 @@ class Attempt:
             exit_code=self.exit_code,
             stderr_tail=self.stderr_tail,
         )
+
+
+def _divided(
+    engine: Engine, chunk: ChunkRecord, paths: Sequence[ListedPath]
+) -> tuple[tuple[ListedPath, ...], tuple[ListedPath, ...]]:
+    """What the engine's stream can copy, and what it cannot."""
+    by_stream: list[ListedPath] = []
+    rest: list[ListedPath] = []
+    for listed in paths:
+        (by_stream if engine.fits(chunk.tree, listed.path) else rest).append(listed)
+    return tuple(by_stream), tuple(rest)
 
 
 def _by_kind(

@@ -27,6 +27,8 @@ class ChunkQueue:
         self._routes = routes
         self._bricks = passes.bricks(pass_id)
         self._ahead: dict[frozenset[str | None], deque[ChunkRecord]] = {}
+        self._exhausted: set[frozenset[str | None]] = set()
+        """Of these nothing waits in the ledger, until a chunk is given back."""
         self._version = routes.version
         self._delayed: list[tuple[float, int, ChunkRecord]] = []
         self._taken: set[int] = set()
@@ -57,6 +59,7 @@ class ChunkQueue:
     def give_back(self, chunk: ChunkRecord, delay_s: float | None = None) -> None:
         """A chunk that was taken is done, split or failed; or waits again, for so long (`delay_s`)."""
         self._taken.discard(chunk.id)
+        self._exhausted.clear()
         if delay_s:
             self._delayed.append((self._clock.monotonic_s() + delay_s, chunk.id, chunk))
         self.wake()
@@ -81,13 +84,16 @@ class ChunkQueue:
         if self._version != self._routes.version:
             self._version = self._routes.version
             self._ahead.clear()
+            self._exhausted.clear()
         ahead = self._ahead.setdefault(eligible, deque())
         while ahead and ahead[0].id in self._taken:
             ahead.popleft()
-        if not ahead and eligible:
+        if not ahead and eligible and eligible not in self._exhausted:
             aside = self._taken | {chunk_id for _, chunk_id, _ in self._delayed}
             found = self._passes.pending(self._pass_id, self._kind.value, _AHEAD + len(aside), bricks=eligible)
             ahead.extend(chunk for chunk in found if chunk.id not in aside)
+            if not ahead:
+                self._exhausted.add(eligible)
         return ahead.popleft() if ahead else None
 
     def _nothing_waits(self) -> bool:

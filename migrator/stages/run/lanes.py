@@ -1,9 +1,11 @@
 """Lanes over hosts that are reached when they are needed. What a way is made of is given by the caller."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from contextlib import suppress
 from typing import Protocol
 
+from migrator.domain.errors import MigratorError
 from migrator.ports.hosts import Host, Hosts
 from migrator.ports.lanes import Lane, Way
 
@@ -25,6 +27,7 @@ class HostLane:
         self._connection: tuple[int, int] | None = None
         self._ways: dict[str | None, Way] = {}
         self._making = asyncio.Lock()
+        self._expecting: set[asyncio.Task[None]] = set()
 
     @property
     def host(self) -> str:
@@ -49,6 +52,25 @@ class HostLane:
     def reads(self, brick: str) -> bool:
         """Bricks are named by their hosts."""
         return not self._reads_mount and brick.startswith(self._host + ":/")
+
+    def expect(self, bricks: Collection[str]) -> None:
+        """Make their ways aside."""
+        mine = sorted(brick for brick in bricks if self.reads(brick))
+        if mine and not self._expecting:
+            task = asyncio.ensure_future(self._make_ahead(mine))
+            self._expecting.add(task)
+            task.add_done_callback(self._expecting.discard)
+
+    async def close(self) -> None:
+        """Expect nothing any more. The host belongs to the caller. May be called again."""
+        for task in self._expecting:
+            task.cancel()
+        await asyncio.gather(*self._expecting, return_exceptions=True)
+
+    async def _make_ahead(self, bricks: Sequence[str]) -> None:
+        with suppress(MigratorError):
+            for brick in bricks:
+                await self.way(brick)
 
     async def way(self, brick: str | None) -> Way:
         """How a chunk of this brick is read there. Raises HostLost, ToolFailed."""

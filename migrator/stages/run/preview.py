@@ -4,10 +4,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from migrator.decide.forecast import still_needed
-from migrator.domain.plan import Batch, Plan
+from migrator.domain.plan import Batch, Chunk, Plan
 from migrator.domain.run import GuardFinding, TreeWork
 from migrator.domain.site import Need
 from migrator.domain.states import CHUNK_ORDER, ChunkKind, ChunkState, PassKind, PassState
+from migrator.domain.transfer import ChunkRecord
 from migrator.ports.ledger import PassRecord
 from migrator.stages.run.context import World
 from migrator.stages.run.guards import list_problems, refuse
@@ -17,12 +18,13 @@ _ALL = 2**31 - 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remaining:
-    """Chunks that are still to be copied, tree by tree, and what they need on the target."""
+    """Chunks that are still to be copied, tree by tree, what they need on the target, and the bricks that they lie on."""
 
     record: PassRecord | None
     trees: tuple[TreeWork, ...]
     chunks_by_kind: dict[ChunkKind, int]
     need: Need
+    bricks: frozenset[str] = frozenset()
 
     @property
     def chunks(self) -> int:
@@ -36,6 +38,7 @@ class _Piece:
     tree: bytes
     files: int
     size_bytes: int
+    brick: str | None
 
 
 def remaining(world: World, plan: Plan, batch: Batch) -> Remaining:
@@ -46,10 +49,13 @@ def remaining(world: World, plan: Plan, batch: Batch) -> Remaining:
     trees: dict[bytes, list[int]] = {tree.path: [0, 0, 0] for tree in batch.trees}
     by_kind: dict[ChunkKind, int] = {}
     needs: dict[bytes, Need] = {}
+    bricks: set[str] = set()
     for piece in _of_pass(world, record) if record else _of_list(world, batch):
         sums = trees.setdefault(piece.tree, [0, 0, 0])
         sums[0] += 1
         by_kind[piece.kind] = by_kind.get(piece.kind, 0) + 1
+        if piece.brick is not None:
+            bricks.add(piece.brick)
         match piece.kind:
             case ChunkKind.FILES | ChunkKind.RANGES:
                 needs[piece.tree] = _plus(needs.get(piece.tree), piece)
@@ -69,9 +75,14 @@ def remaining(world: World, plan: Plan, batch: Batch) -> Remaining:
             if chunks
         ),
         chunks_by_kind=by_kind,
+        bricks=frozenset(bricks),
         # What an earlier plan brought over is replaced, not added to.
         need=still_needed(needs, world.ledger.passes.arrived(before_plan=plan.name)),
     )
+
+
+def _piece(chunk: Chunk | ChunkRecord) -> _Piece:
+    return _Piece(kind=chunk.kind, tree=chunk.tree, files=chunk.files, size_bytes=chunk.size_bytes, brick=chunk.brick)
 
 
 def _plus(need: Need | None, piece: _Piece) -> Need:
@@ -83,7 +94,7 @@ def _of_list(world: World, batch: Batch) -> Iterable[_Piece]:
     # Before anything is read from it: a list that was replaced need not be one.
     refuse(batch, (GuardFinding(guard="chunk lists", problems=list_problems(world, batch)),))
     for chunk in world.chunk_lists.chunks(batch.chunk_list):
-        yield _Piece(kind=chunk.kind, tree=chunk.tree, files=chunk.files, size_bytes=chunk.size_bytes)
+        yield _piece(chunk)
 
 
 def _of_pass(world: World, record: PassRecord) -> Iterable[_Piece]:
@@ -96,4 +107,4 @@ def _of_pass(world: World, record: PassRecord) -> Iterable[_Piece]:
     records.extend(chunk for chunk in map(passes.chunk, sorted(under_way)) if chunk.state is ChunkState.RUNNING)
     records.extend(passes.to_retry(record.id))
     for chunk in records:
-        yield _Piece(kind=chunk.kind, tree=chunk.tree, files=chunk.files, size_bytes=chunk.size_bytes)
+        yield _piece(chunk)

@@ -44,6 +44,9 @@ class SeedPass:
         left = remaining(world, self.plan, self.batch)
         if self._is_finished(left):
             return self._nothing_to_do(left)
+        if not (world.driving or self.invocation.request.dry_run):
+            for lane in world.lanes.all:
+                lane.expect(left.bricks)
         findings, health = await find_problems(world, self.invocation.request, self.site, self.batch, left.need)
         self._note_refusal(findings_problems := [problem for found in findings for problem in found.problems])
         if findings_problems:

@@ -79,9 +79,8 @@ class Worker:
         paths = tuple(self._world.chunk_lists.paths(chunk.list_path or self._pass.batch.chunk_list, chunk.number))
         if not await self._tree_is_there(chunk):
             return None
-        known = tuple(
-            self._pass.known_io_errors[listed.path] for listed in paths if listed.path in self._pass.known_io_errors
-        )
+        io_errors = self._pass.known_io_errors
+        known = tuple(io_errors[one.path] for one in paths if one.path in io_errors) if io_errors else ()
         rest, apart = set_apart(paths, {problem.path for problem in known})
         if rest and apart:
             attempt_id = self._settle.intend_without_stream(chunk)
