@@ -7,7 +7,7 @@ from migrator.adapters.executors.site_hosts import names
 from migrator.adapters.filesystems.gluster import GlusterSource
 from migrator.adapters.filesystems.posix import PosixSource
 from migrator.adapters.native.program import PROGRAM_NAME, NativeProgram, native_program
-from migrator.bootstrap.scanning import site_hosts
+from migrator.bootstrap.hosts import site_hosts
 from migrator.config.site import Site
 from migrator.stages.host_examination import CompiledProgram, HostWorld
 

@@ -6,18 +6,12 @@ from contextlib import asynccontextmanager
 
 from migrator.adapters.bricks import walker_program
 from migrator.adapters.bricks.walks import HostBrickWalks, WalkPrograms
-from migrator.adapters.executors.local_host import LocalHost
-from migrator.adapters.executors.site_hosts import HostSpec, SiteHosts, expand
 from migrator.adapters.filesystems.gluster import GlusterSource
 from migrator.adapters.filesystems.posix import PosixSource
 from migrator.adapters.native.program import NativeProgram, native_program
+from migrator.bootstrap.hosts import host_specs, site_hosts
 from migrator.config.site import Site
 from migrator.stages.scan import Bricks
-
-
-def site_hosts(site: Site) -> SiteHosts:
-    """The hosts of site.toml, each reached at first use; the caller closes them. Raises UsageError."""
-    return SiteHosts(expand(_specs(site)), local=lambda name: LocalHost(name=name), lease_s=site.transfer.lease_s)
 
 
 @asynccontextmanager
@@ -27,7 +21,7 @@ async def bricks(site: Site, source: PosixSource | GlusterSource) -> AsyncIterat
         yield None
         return
     hosts = site_hosts(site)
-    pythons = {name: spec.python for name, spec in expand(_specs(site)).items()}
+    pythons = {name: spec.python for name, spec in host_specs(site).items()}
     try:
         walks = HostBrickWalks(
             hosts,
@@ -46,10 +40,3 @@ def walk_programs() -> WalkPrograms:
     if isinstance(native, NativeProgram):
         return WalkPrograms(python=walker_program(), native=native.content(), native_architecture=native.architecture)
     return WalkPrograms(python=walker_program())
-
-
-def _specs(site: Site) -> dict[str, HostSpec]:
-    return {
-        section.name: HostSpec(ssh=section.ssh, options=section.options, python=section.python)
-        for section in site.source.hosts
-    }

@@ -6,12 +6,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from migrator.adapters.engines.direct import DirectEngine
-from migrator.adapters.engines.driver_programs import locate_fpsync, locate_parsyncfp2
-from migrator.adapters.engines.driver_states import DriverDirectories
-from migrator.adapters.engines.fpsync import Fpsync
-from migrator.adapters.engines.parsyncfp2 import Parsyncfp2
 from migrator.adapters.engines.rsync import RsyncEngine
 from migrator.adapters.engines.rsync_program import ask
 from migrator.adapters.engines.settling import SCRIPT_FILE, NativeSettling, PythonSettling
@@ -22,12 +19,10 @@ from migrator.adapters.executors.local import LocalExecutor
 from migrator.adapters.executors.local_host import LocalHost
 from migrator.adapters.executors.process import LocalProcesses
 from migrator.adapters.executors.site_hosts import names
-from migrator.adapters.executors.slurm_hosts import SlurmHosts
-from migrator.adapters.executors.system import SystemExecutor
 from migrator.adapters.filesystems.gluster import GlusterSource
 from migrator.adapters.filesystems.posix import PosixSource
 from migrator.adapters.native.program import PROGRAM_NAME, NativeProgram, native_program
-from migrator.bootstrap.scanning import site_hosts
+from migrator.bootstrap.hosts import site_hosts
 from migrator.config.site import Site
 from migrator.decide.engine_choice import DIRECT, DRIVERS
 from migrator.decide.host_roots import brick_problem, target_problem
@@ -42,6 +37,9 @@ from migrator.ports.ledger import SiteRecord
 from migrator.ports.streams import BrickRules, Engine, Settler
 from migrator.stages.run.brick_guard import VolumeGuard
 from migrator.stages.run.lanes import HostLane, LaneSet, MakeWay, MoverLane
+
+if TYPE_CHECKING:
+    from migrator.adapters.executors.slurm_hosts import SlurmHosts
 
 OWN_HOST = "localhost"
 Volume = Callable[[], Awaitable[VolumeState]]
@@ -167,6 +165,13 @@ def driving(site: Site, engine: str) -> Driving | None:
     """The driver that was asked for; None for engines that copy chunks. Raises ToolFailed where it is missing."""
     if engine not in DRIVERS:
         return None
+    # Few runs have a driver, and all others would wait for them.
+    from migrator.adapters.engines.driver_programs import locate_fpsync, locate_parsyncfp2  # noqa: PLC0415
+    from migrator.adapters.engines.driver_states import DriverDirectories  # noqa: PLC0415
+    from migrator.adapters.engines.fpsync import Fpsync  # noqa: PLC0415
+    from migrator.adapters.engines.parsyncfp2 import Parsyncfp2  # noqa: PLC0415
+    from migrator.adapters.executors.system import SystemExecutor  # noqa: PLC0415
+
     privileged = os.geteuid() == 0
     driver: Driver = (
         Fpsync(locate_fpsync(), privileged=privileged)
@@ -258,7 +263,10 @@ async def lanes_of(
         await own.close()
 
 
-def _movers(site: Site, known: SiteRecord | None, jobs: int | None) -> SlurmHosts:
+def _movers(site: Site, known: SiteRecord | None, jobs: int | None) -> "SlurmHosts":
+    # As above, of a batch system.
+    from migrator.adapters.executors.slurm_hosts import SlurmHosts  # noqa: PLC0415
+
     return SlurmHosts(
         LocalProcesses(),
         site_id=known.site_id if known else site.site.name,

@@ -1,15 +1,13 @@
-"""What every verb shares: the site file, the form of the output, and how an error reaches a person."""
+"""What every verb shares: reading the site file, running to the end, and how an error reaches a person."""
 
 import asyncio
 import functools
 import json
-import os
 import signal
 import sys
 import tempfile
 import traceback
-from collections.abc import Callable, Coroutine, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -17,34 +15,12 @@ import click
 
 from migrator import __version__
 from migrator.bootstrap import let_no_thread_hold
+from migrator.cli.invocation import Invocation
 from migrator.config.load import load_site
 from migrator.config.site import Site
 from migrator.domain.errors import ExitCode, Interrupted, MigratorError
 
 Result = TypeVar("Result")
-
-_FILE_WIDTH = 132
-
-
-@dataclass(slots=True)
-class Invocation:
-    """One call of the program: where site.toml lies, and where output goes."""
-
-    site_file: Path
-    as_json: bool = False
-
-    @property
-    def width(self) -> int | None:
-        """Standard output's width: the terminal's (None), or as COLUMNS says; wide otherwise: tables are not cut."""
-        return output_width(os.environ, is_terminal=sys.stdout.isatty())
-
-
-def output_width(environment: Mapping[str, str], *, is_terminal: bool) -> int | None:
-    """The width of the output in characters; None for that of the terminal."""
-    columns = environment.get("COLUMNS", "")
-    if columns.isascii() and columns.isdigit() and int(columns) > 0:
-        return int(columns)
-    return None if is_terminal else _FILE_WIDTH
 
 
 def describe_error(error: MigratorError) -> str:

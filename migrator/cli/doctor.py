@@ -7,7 +7,8 @@ import click
 from migrator import bootstrap
 from migrator.adapters.output.finding_document import finding_document
 from migrator.bootstrap.examining import find_driver, host_world
-from migrator.cli.context import Invocation, open_site, run_to_end, verb
+from migrator.cli.context import open_site, run_to_end, verb
+from migrator.cli.invocation import Invocation
 from migrator.cli.present import present
 from migrator.domain.errors import ExitCode
 from migrator.domain.finding import FindingStatus
@@ -36,6 +37,6 @@ def doctor_command(invocation: Invocation) -> ExitCode:
             find_driver=find_driver,
         )
         findings = run_to_end(examine(world), when_interrupted="run `migrator doctor` again")
-    present(invocation, findings, finding_document(findings))
+    present(invocation, findings, finding_document)
     failed = any(finding.status is FindingStatus.FAILURE for finding in findings)
     return ExitCode.FAILED if failed else ExitCode.DONE

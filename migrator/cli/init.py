@@ -8,8 +8,9 @@ from pathlib import Path
 import click
 
 from migrator import bootstrap
-from migrator.cli.context import Invocation, open_site, verb
+from migrator.cli.context import open_site, verb
 from migrator.cli.documents import init_document
+from migrator.cli.invocation import Invocation
 from migrator.cli.present import present
 from migrator.domain.errors import ExitCode, UsageError
 from migrator.stages.init import InitRequest, draft_site, make_state_directory, record_site, site_of, write_site_file
@@ -80,5 +81,5 @@ def init_command(
                 new_site_id=lambda: str(uuid.uuid4()),
                 mounts=mounts,
             )
-    present(invocation, result, init_document(result))
+    present(invocation, result, init_document)
     return ExitCode.DONE

@@ -9,8 +9,9 @@ from pathlib import Path
 import click
 
 from migrator import bootstrap
-from migrator.cli.context import Invocation, run_to_end, verb
+from migrator.cli.context import run_to_end, verb
 from migrator.cli.documents import churn_document, lab_document
+from migrator.cli.invocation import Invocation
 from migrator.cli.options import SIZE
 from migrator.cli.present import present
 from migrator.domain.errors import ExitCode, UsageError
@@ -105,7 +106,7 @@ def up_command(
         ),
         when_interrupted="what was built has been taken down again",
     )
-    present(invocation, state, lab_document(state))
+    present(invocation, state, lab_document)
     return ExitCode.DONE
 
 
@@ -170,5 +171,5 @@ def churn_command(
 
     click.echo("lab: churning; Ctrl-C stops it", err=True)
     summary = asyncio.run(work())
-    present(invocation, summary, churn_document(summary, where))
+    present(invocation, summary, lambda summary: churn_document(summary, where))
     return ExitCode.DONE

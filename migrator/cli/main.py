@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from migrator import __version__
-from migrator.cli.context import Invocation
+from migrator.cli.invocation import Invocation
 
 _VERBS = {
     "init": "migrator.cli.init:init_command",

@@ -1,18 +1,22 @@
 """`plan`: who moves when, and whether it fits."""
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import click
 
 from migrator import bootstrap
-from migrator.adapters.output.plan_document import plan_document
-from migrator.cli.context import Invocation, open_site, run_to_end, verb
+from migrator.cli.context import open_site, run_to_end, verb
+from migrator.cli.invocation import Invocation
 from migrator.cli.options import SIZE_NOT_ZERO
 from migrator.cli.present import present
 from migrator.config.site import Site
 from migrator.domain.errors import ExitCode
 from migrator.domain.plan import Order
-from migrator.stages.plan import PlanRequest, make_plan
+from migrator.stages.plan import PlanRequest, PlanResult, make_plan
+
+if TYPE_CHECKING:
+    from migrator.adapters.output.document import Document
 
 
 @click.command("plan")
@@ -61,10 +65,17 @@ def plan_command(
             capacity=target.capacity(),
             clock=wiring.clock,
         )
-    present(invocation, result, plan_document(result.plan))
+    present(invocation, result, _as_document)
     if not invocation.as_json:
         click.echo(f"\nWritten to {result.path} (checksum {result.checksum[:16]}).")
     return ExitCode.DONE
+
+
+def _as_document(result: PlanResult) -> "Document":
+    # Here and in other verbs: whoever asks for JSON does not wait for what people read.
+    from migrator.adapters.output.plan_document import plan_document  # noqa: PLC0415
+
+    return plan_document(result.plan)
 
 
 def _with_chunks(site: Site, chunk_files: int | None, chunk_size_bytes: int | None) -> Site:

@@ -9,7 +9,8 @@ from migrator.adapters.output.document import Document
 from migrator.adapters.output.json_form import to_json
 from migrator.adapters.output.markdown import to_markdown
 from migrator.adapters.output.report_document import report_document
-from migrator.cli.context import Invocation, open_site, verb
+from migrator.cli.context import open_site, verb
+from migrator.cli.invocation import Invocation
 from migrator.cli.options import plan_option
 from migrator.cli.present import present
 from migrator.domain.errors import ExitCode, MigratorError
@@ -40,7 +41,7 @@ def report_command(invocation: Invocation, plan_name: str | None, output: Path |
         )
     if output is not None:
         _write(output, facts, report_document(facts))
-    present(invocation, facts, report_document(facts, rows=_ROWS_ON_TERMINAL))
+    present(invocation, facts, lambda facts: report_document(facts, rows=_ROWS_ON_TERMINAL))
     if output is not None:
         click.echo(f"migrator: wrote report.html, report.md and report.json to {output}", err=True)
     return ExitCode.DONE

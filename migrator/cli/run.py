@@ -3,20 +3,24 @@
 import os
 import sys
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import click
 
 from migrator import bootstrap
 from migrator.adapters.output.progress import open_progress
-from migrator.adapters.output.record_document import run_document
 from migrator.bootstrap.streams import brick_guard, driving, lanes_of
-from migrator.cli.context import Invocation, open_site, run_to_end, verb
+from migrator.cli.context import open_site, run_to_end, verb
+from migrator.cli.invocation import Invocation
 from migrator.cli.options import SIZE_NOT_ZERO, batches, chosen_batches
 from migrator.cli.present import present
 from migrator.domain.errors import ExitCode
 from migrator.domain.run import RetryPolicy, RunRequest, RunStopped, RunSummary
 from migrator.ports.progress import Progress
 from migrator.stages.run import choose_plan, run_batches
+
+if TYPE_CHECKING:
+    from migrator.adapters.output.document import Document
 
 
 @click.command("run")
@@ -101,7 +105,13 @@ def run_command(
                     summary = run_to_end(work(shown), when_interrupted="the same command goes on where it was")
             except RunStopped as stopped:
                 if not invocation.as_json:
-                    present(invocation, stopped.summary, run_document(stopped.summary))
+                    present(invocation, stopped.summary, _as_document)
                 raise
-    present(invocation, summary, run_document(summary))
+    present(invocation, summary, _as_document)
     return summary.exit_code
+
+
+def _as_document(summary: RunSummary) -> "Document":
+    from migrator.adapters.output.record_document import run_document  # noqa: PLC0415
+
+    return run_document(summary)

@@ -1,20 +1,24 @@
 """`scan`: the source into a catalog."""
 
 import sys
+from typing import TYPE_CHECKING
 
 import click
 
 from migrator import bootstrap
 from migrator.adapters.output.progress import open_progress
-from migrator.adapters.output.record_document import catalog_document
 from migrator.bootstrap.scanning import bricks as bricks_of
-from migrator.cli.context import Invocation, open_site, run_to_end, verb
+from migrator.cli.context import open_site, run_to_end, verb
+from migrator.cli.invocation import Invocation
 from migrator.cli.present import present
 from migrator.config.site import Site
 from migrator.decide.trees import parse_user_map
 from migrator.domain.errors import ExitCode, UsageError
 from migrator.domain.scan import CatalogRecord
 from migrator.stages.scan import ScanRequest, scan
+
+if TYPE_CHECKING:
+    from migrator.adapters.output.document import Document
 
 
 @click.command("scan")
@@ -58,8 +62,14 @@ def scan_command(invocation: Invocation, via: str | None, jobs: int, restart: bo
                 )
 
         record = run_to_end(scanned(), when_interrupted="run `migrator scan` again")
-    present(invocation, record, catalog_document(record))
+    present(invocation, record, _as_document)
     return ExitCode.DONE if record.whole else ExitCode.ATTENTION
+
+
+def _as_document(record: CatalogRecord) -> "Document":
+    from migrator.adapters.output.record_document import catalog_document  # noqa: PLC0415
+
+    return catalog_document(record)
 
 
 def _users(site: Site) -> dict[bytes, str]:

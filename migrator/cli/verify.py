@@ -8,7 +8,8 @@ import click
 from migrator import bootstrap
 from migrator.adapters.output.progress import open_progress
 from migrator.adapters.output.record_document import verification_document
-from migrator.cli.context import Invocation, open_site, run_to_end, verb
+from migrator.cli.context import open_site, run_to_end, verb
+from migrator.cli.invocation import Invocation
 from migrator.cli.options import SHARE, batches, chosen_batches
 from migrator.cli.present import present_all
 from migrator.domain.errors import ExitCode
@@ -73,5 +74,5 @@ def verify_command(
                         when_interrupted="this batch's verification starts over: give the command again",
                     )
                 )
-    present_all(invocation, records, [verification_document(record) for record in records])
+    present_all(invocation, records, verification_document)
     return max((exit_code(record) for record in records), default=ExitCode.DONE)

@@ -1,14 +1,14 @@
 """The ledger as one object, and how it is opened."""
 
+from functools import cached_property
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from migrator.adapters.ledger import tables
 from migrator.adapters.ledger.attempts import SqliteAttempts
 from migrator.adapters.ledger.backups import backup
 from migrator.adapters.ledger.chunks import SqliteChunks
 from migrator.adapters.ledger.database import BUSY_TIMEOUT_S, Database
-from migrator.adapters.ledger.facts import SqliteFacts
 from migrator.adapters.ledger.plans import SqlitePlans
 from migrator.adapters.ledger.records import SqliteEvents, SqliteRuns, SqliteSite
 from migrator.adapters.ledger.revision import newer_version, revision_of
@@ -17,6 +17,9 @@ from migrator.adapters.ledger.scans import SqliteScans
 from migrator.adapters.ledger.trees import SqliteTrees
 from migrator.adapters.ledger.verifications import SqliteVerifications
 from migrator.domain.errors import UsageError
+
+if TYPE_CHECKING:
+    from migrator.adapters.ledger.facts import SqliteFacts
 
 
 class SqlitePasses(SqliteChunks, SqliteAttempts, SqliteTrees):
@@ -36,7 +39,6 @@ class SqliteLedger:
         self.samples = SqliteSamples(database)
         self.events = SqliteEvents(database)
         self.verifications = SqliteVerifications(database)
-        self.facts = SqliteFacts(database)
 
     def __enter__(self) -> Self:
         return self
@@ -48,6 +50,13 @@ class SqliteLedger:
     def file(self) -> Path:
         """The database."""
         return self._database.file
+
+    @cached_property
+    def facts(self) -> "SqliteFacts":
+        """Its sums, for whoever reports; scans, plans and runs do not wait for what they are made of."""
+        from migrator.adapters.ledger.facts import SqliteFacts  # noqa: PLC0415
+
+        return SqliteFacts(self._database)
 
     def close(self) -> None:
         """Release the file. May be called again."""

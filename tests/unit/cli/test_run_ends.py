@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from migrator.cli import run
-from migrator.cli.context import Invocation
+from migrator.cli.invocation import Invocation
 from migrator.domain.run import BatchSummary, RunStopped, RunSummary, Stopped
 from migrator.domain.transfer import StopReason
 

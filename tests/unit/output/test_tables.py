@@ -11,7 +11,7 @@ from migrator.adapters.output.document import Bar, Block, Column, Document, Sect
 from migrator.adapters.output.plan_document import plan_document, surprise_kinds
 from migrator.adapters.output.tables import column_widths, print_document
 from migrator.adapters.output.wording import NONE
-from migrator.cli.context import output_width
+from migrator.cli.invocation import output_width
 from migrator.domain.plan import Surprise, SurpriseKind
 from tests.contracts.plans import small_plan
 

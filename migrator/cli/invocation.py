@@ -1,0 +1,30 @@
+"""One call of the program: the site file, and the form of the output."""
+
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+_FILE_WIDTH = 132
+
+
+@dataclass(slots=True)
+class Invocation:
+    """One call of the program: where site.toml lies, and where output goes."""
+
+    site_file: Path
+    as_json: bool = False
+
+    @property
+    def width(self) -> int | None:
+        """Standard output's width: the terminal's (None), or as COLUMNS says; wide otherwise: tables are not cut."""
+        return output_width(os.environ, is_terminal=sys.stdout.isatty())
+
+
+def output_width(environment: Mapping[str, str], *, is_terminal: bool) -> int | None:
+    """The width of the output in characters; None for that of the terminal."""
+    columns = environment.get("COLUMNS", "")
+    if columns.isascii() and columns.isdigit() and int(columns) > 0:
+        return int(columns)
+    return None if is_terminal else _FILE_WIDTH
