@@ -1,0 +1,72 @@
+"""How the process ends: with its exit code, and with all that is to be done at its end."""
+
+import subprocess
+import sys
+
+_LEAVE = "from migrator.__main__ import leave\n"
+_ENDS = "end of the interpreter"
+_TOLD_BY_THE_INTERPRETER = f"""
+class Told:
+    def __del__(self):
+        print({_ENDS!r})
+told = Told()
+"""
+
+
+def ended(script: str) -> "subprocess.CompletedProcess[str]":
+    """What a process came to that ran this."""
+    return subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+
+
+def test_the_exit_code_is_that_of_the_verb() -> None:
+    for words, code in ((["--version"], 0), (["no-such-verb"], 2), (["--site", "/nowhere/site.toml", "status"], 2)):
+        shown = subprocess.run([sys.executable, "-m", "migrator", *words], capture_output=True, check=False)
+        assert shown.returncode == code, words
+
+
+def test_what_was_registered_is_done_and_what_was_written_arrives() -> None:
+    script = f"""{_LEAVE}{_TOLD_BY_THE_INTERPRETER}
+import atexit, sys
+atexit.register(print, "registered")
+print("written")
+leave(3)
+"""
+    shown = ended(script)
+    assert (shown.returncode, shown.stdout, shown.stderr) == (3, "written\nregistered\n", "")
+
+
+def test_a_thread_that_has_to_be_waited_for_is_waited_for() -> None:
+    script = f"""{_LEAVE}{_TOLD_BY_THE_INTERPRETER}
+import threading
+go = threading.Event()
+def work():
+    go.wait()
+    print("worked")
+threading.Thread(target=work).start()
+leave(3)
+go.set()
+"""
+    shown = ended(script)
+    assert (shown.returncode, shown.stdout) == (0, f"worked\n{_ENDS}\n")
+
+
+def test_a_thread_that_nobody_waits_for_holds_nothing() -> None:
+    script = f"""{_LEAVE}
+import threading
+threading.Thread(target=threading.Event().wait, daemon=True).start()
+leave(3)
+"""
+    assert ended(script).returncode == 3
+
+
+def test_output_that_does_not_arrive_is_told() -> None:
+    script = f"{_LEAVE}print('written'); leave(0)"
+    with open("/dev/full", "wb") as full:
+        shown = subprocess.run([sys.executable, "-c", script], stdout=full, stderr=subprocess.PIPE, check=False)
+    assert shown.returncode != 0
+    assert b"No space left on device" in shown.stderr
+
+
+def test_an_output_that_was_closed_is_no_failure() -> None:
+    script = f"{_LEAVE}import sys; sys.stdout = None; leave(3)"
+    assert ended(script).returncode == 3
