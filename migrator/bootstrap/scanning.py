@@ -15,14 +15,18 @@ from migrator.stages.scan import Bricks
 
 
 @asynccontextmanager
-async def bricks(site: Site, source: PosixSource | GlusterSource) -> AsyncIterator[Bricks | None]:
-    """The bricks of the source, for the length of the block; None where it has none. Raises UsageError."""
+async def bricks(site: Site, source: PosixSource | GlusterSource, *, via: str = "auto") -> AsyncIterator[Bricks | None]:
+    """The bricks of the source, for the length of the block; None where it has none. Their hosts are connected to from
+    the beginning, unless `via` says that the mount is read. Raises UsageError.
+    """
     if not isinstance(source, GlusterSource):
         yield None
         return
     hosts = site_hosts(site)
     pythons = {name: spec.python for name, spec in host_specs(site).items()}
     try:
+        if via != "mount":
+            hosts.begin(hosts.names)
         walks = HostBrickWalks(
             hosts,
             await asyncio.to_thread(walk_programs),

@@ -201,9 +201,11 @@ async def lanes_of(
     *,
     jobs: int | None,
     engine: str,
+    ahead: bool = False,
 ) -> AsyncIterator[LaneSet]:
     """The lanes of a run: the mount's first, then one for each brick server that has the target. `jobs` as asked for on
-    the command line counts for every host. `known` is the site as the ledger has it.
+    the command line counts for every host. `known` is the site as the ledger has it. `ahead`: connect the brick servers
+    at once, since they will be needed.
 
     After a driver everything is compared through the mount: times on a brick are not those that the driver has set.
     """
@@ -253,6 +255,8 @@ async def lanes_of(
             )
         )
     try:
+        if ahead:
+            hosts.begin(name for name, section in sections if section.target is not None)
         yield LaneSet(found)
     finally:
         for lane in found:

@@ -79,7 +79,7 @@ def run_command(
         with wiring.target(known.capabilities if known else None) as target:
 
             async def work(shown: Progress) -> RunSummary:
-                async with lanes_of(site, source, known, jobs=jobs, engine=request.engine) as lanes:
+                async with lanes_of(site, source, known, jobs=jobs, engine=request.engine, ahead=not dry_run) as lanes:
                     return await run_batches(
                         request,
                         source=source,

@@ -1,5 +1,6 @@
 """`scan`: the source into a catalog."""
 
+import asyncio
 import sys
 from typing import TYPE_CHECKING
 
@@ -42,24 +43,22 @@ def scan_command(invocation: Invocation, via: str | None, jobs: int, restart: bo
         workers=jobs,
         restart=restart,
     )
-    with (
-        wiring.ledger() as ledger,
-        wiring.locks().hold("scan", "scan"),
-        wiring.source() as source,
-        open_progress(sys.stderr, wiring.clock) as shown,
-    ):
+    with wiring.source() as source, open_progress(sys.stderr, wiring.clock) as shown:
 
         async def scanned() -> CatalogRecord:
-            async with bricks_of(site, source) as bricks:
-                return await scan(
-                    request,
-                    source=source,
-                    ledger=ledger,
-                    catalogs=wiring.catalogs(),
-                    progress=shown,
-                    clock=wiring.clock,
-                    bricks=bricks,
-                )
+            async with bricks_of(site, source, via=request.via) as bricks:
+                # The hosts are being connected to: the ledger takes as long to load as they take to answer.
+                await asyncio.sleep(0)
+                with wiring.ledger() as ledger, wiring.locks().hold("scan", "scan"):
+                    return await scan(
+                        request,
+                        source=source,
+                        ledger=ledger,
+                        catalogs=wiring.catalogs(),
+                        progress=shown,
+                        clock=wiring.clock,
+                        bricks=bricks,
+                    )
 
         record = run_to_end(scanned(), when_interrupted="run `migrator scan` again")
     present(invocation, record, _as_document)

@@ -82,6 +82,7 @@ class SiteHosts:
         self._grace_s = grace_s
         self._connect_timeout_s = connect_timeout_s
         self._hosts: dict[str, Host] = {}
+        self._begun: dict[str, asyncio.Task[object]] = {}
 
     @property
     def names(self) -> Iterable[str]:
@@ -91,8 +92,21 @@ class SiteHosts:
     async def reach(self, name: str) -> Host:
         """The host, connected. Raises HostLost, UsageError."""
         host = self.host(name)
-        await host.identity()
+        begun = self._begun.pop(name, None)
+        # What was begun ahead is this very attempt: a host that is down is not waited for twice.
+        await (begun or host.identity())
         return host
+
+    def begin(self, names: Iterable[str]) -> None:
+        """Begin to connect hosts that will be reached, in the running event loop; `reach` tells what comes of it.
+
+        Raises UsageError. May be called again.
+        """
+        for name in names:
+            if name not in self._begun:
+                task: asyncio.Task[object] = asyncio.ensure_future(self.host(name).identity())
+                task.add_done_callback(_seen)
+                self._begun[name] = task
 
     def host(self, name: str) -> Host:
         """The host, not connected before its first use. Raises UsageError."""
@@ -101,7 +115,11 @@ class SiteHosts:
         return self._hosts[name]
 
     async def close(self) -> None:
-        """Close all of them, at once."""
+        """Close all of them, at once. May be called again."""
+        for task in self._begun.values():
+            task.cancel()
+        await asyncio.gather(*self._begun.values(), return_exceptions=True)
+        self._begun.clear()
         await asyncio.gather(*(host.close() for host in self._hosts.values()))
 
     def _make(self, name: str) -> Host:
@@ -127,6 +145,12 @@ class SiteHosts:
             grace_s=self._grace_s,
             open_within_s=self._connect_timeout_s + 15.0,
         )
+
+
+def _seen(task: "asyncio.Task[object]") -> None:
+    """An error that nobody asks for is none."""
+    if not task.cancelled():
+        task.exception()
 
 
 def _named(text: str, host: str) -> str:
