@@ -1,5 +1,7 @@
 """`plan`: who moves when, and whether it fits."""
 
+import asyncio
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -13,6 +15,8 @@ from migrator.cli.present import present
 from migrator.config.site import Site
 from migrator.domain.errors import ExitCode
 from migrator.domain.plan import Order
+from migrator.ports.filesystem import SourceFileSystem
+from migrator.ports.usage import CatalogReader
 from migrator.stages.plan import PlanRequest, PlanResult, make_plan
 
 if TYPE_CHECKING:
@@ -53,11 +57,11 @@ def plan_command(
     request = PlanRequest(name=name, catalog=catalog, order=Order(order), accept_unknown_inodes=accept_unknown_inodes)
     with wiring.ledger() as ledger, wiring.source() as source, wiring.target() as target:
         known = ledger.site.read()
-        quotas = run_to_end(source.quotas(), when_interrupted="run the command again")
+        quotas, catalogs = run_to_end(_gathered(source, wiring), when_interrupted="run the command again")
         result = make_plan(
             request,
             site=site,
-            catalogs=wiring.catalog_queries(),
+            catalogs=catalogs,
             documents=wiring.plans(known.site_id if known else None),
             lists=wiring.chunk_lists(),
             ledger=ledger,
@@ -69,6 +73,13 @@ def plan_command(
     if not invocation.as_json:
         click.echo(f"\nWritten to {result.path} (checksum {result.checksum[:16]}).")
     return ExitCode.DONE
+
+
+async def _gathered(
+    source: SourceFileSystem, wiring: bootstrap.Wiring
+) -> tuple[Sequence[tuple[bytes, int]], CatalogReader]:
+    """The quotas, and what reads catalogs: its libraries are loaded while glusterd is asked."""
+    return await asyncio.gather(source.quotas(), asyncio.to_thread(wiring.catalog_queries))
 
 
 def _as_document(result: PlanResult) -> "Document":

@@ -36,9 +36,14 @@ class CatalogDirectories:
             totals=CatalogTotals(),
         )
 
+    def load_for_bricks(self) -> None:
+        """Load what `create_from_bricks` needs, in a thread, while something else is waited for. Blocking; changes nothing."""
+        # A scan of the mount that is not gone on with asks no database, and need not wait for one.
+        import migrator.adapters.catalog.brick_parts  # noqa: F401, PLC0415
+
     def create_from_bricks(self, record: CatalogRecord, *, bricks: int) -> "BrickPartsWriter":
         """A new catalog for the walks of so many bricks. Raises OSError, also FileExistsError."""
-        # A scan of the mount that is not gone on with asks no database, and need not wait for one.
+        # As above.
         from migrator.adapters.catalog.brick_parts import BrickPartsWriter  # noqa: PLC0415
 
         directory = self._directory / record.name
