@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import pytest
 
 from migrator.adapters.executors.activity import ProcActivity
+from migrator.adapters.executors.confining import PlaceCompiled
 from migrator.adapters.executors.host_executor import HostExecutor
 from migrator.adapters.executors.jail import SET_UP_FAILED
 from migrator.adapters.executors.local import LocalExecutor
@@ -22,6 +23,7 @@ from migrator.domain.errors import Refused, ToolFailed
 from migrator.domain.transfer import ProcessIdentity
 from migrator.ports.hosts import Host
 from migrator.ports.processes import Command, Completed
+from tests.jails import COMPILED, TWINS, placing
 from tests.local_pipe import LocalPipe
 from tests.streams import make_trees
 from tests.xfs import missing_for_root_tests, run_tool, unmount
@@ -34,9 +36,9 @@ Result = TypeVar("Result")
 class World:
     """An executor over two roots that hold a tree each."""
 
-    def __init__(self, scratch: Path, host: Host | None = None, *, runner: asyncio.Runner | None = None) -> None:
-        """`runner` is the one that the host was reached in."""
-        self.runner = runner or asyncio.Runner()
+    def __init__(self, scratch: Path, host: Host | None = None, *, compiled: PlaceCompiled | None = None) -> None:
+        """`compiled`: streams are confined by the compiled program."""
+        self.runner = asyncio.Runner()
         self.remote = host
         self.source_root, self.target_root = scratch / "source", scratch / "target"
         self.tree = b"home/al ice\n"
@@ -44,9 +46,11 @@ class World:
         self.processes = LocalProcesses(grace_s=0.5)
         source_root, target_root = os.fsencode(self.source_root), os.fsencode(self.target_root)
         self.executor: HostExecutor = (
-            LocalExecutor(self.processes, source_root=source_root, target_root=target_root, grace_s=0.5)
+            LocalExecutor(
+                self.processes, source_root=source_root, target_root=target_root, grace_s=0.5, compiled=compiled
+            )
             if host is None
-            else HostExecutor(host, source_root=source_root, target_root=target_root, grace_s=0.5)
+            else HostExecutor(host, source_root=source_root, target_root=target_root, grace_s=0.5, compiled=compiled)
         )
         self.view = self.executor.view(self.tree)
         self.token = secrets.token_hex(16)
@@ -85,8 +89,14 @@ class World:
         self.runner.close()
 
 
+@pytest.fixture(params=TWINS)
+def jail(request: pytest.FixtureRequest) -> str:
+    """Which program confines."""
+    return str(request.param)
+
+
 @pytest.fixture(params=["local", "pipe", "ssh"])
-def world(scratch: Path, request: pytest.FixtureRequest) -> Iterator[World]:
+def world(scratch: Path, jail: str, request: pytest.FixtureRequest) -> Iterator[World]:
     host = None
     if request.param != "local":
         if reason := missing_for_root_tests():
@@ -94,7 +104,7 @@ def world(scratch: Path, request: pytest.FixtureRequest) -> Iterator[World]:
         host = RemoteHost(
             request.getfixturevalue("sshd").transport() if request.param == "ssh" else LocalPipe(), grace_s=0.5
         )
-    made = World(scratch, host)
+    made = World(scratch, host, compiled=placing(host) if jail == COMPILED else None)
     yield made
     made.close()
 
