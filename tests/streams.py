@@ -10,6 +10,7 @@ from pathlib import Path
 
 from migrator.adapters.engines import rsync_program
 from migrator.adapters.engines.rsync import RsyncEngine
+from migrator.adapters.executors.confining import PlaceCompiled
 from migrator.adapters.executors.local import LocalExecutor
 from migrator.adapters.executors.process import LocalProcesses
 from migrator.domain.plan import ListedPath
@@ -60,6 +61,7 @@ class Streams:
     as_uid: int | None = None
     brick: BrickRules | None = None
     recopy: bool = False
+    compiled: PlaceCompiled | None = None
 
     def run(
         self,
@@ -97,7 +99,10 @@ class Streams:
         """As `run`, inside an event loop."""
         processes = LocalProcesses(grace_s=2.0)
         executor = LocalExecutor(
-            processes, source_root=os.fsencode(self.source_root), target_root=os.fsencode(self.target_root)
+            processes,
+            source_root=os.fsencode(self.source_root),
+            target_root=os.fsencode(self.target_root),
+            compiled=self.compiled,
         )
         work = ChunkWork(
             kind=kind,
