@@ -10,7 +10,7 @@ from functools import partial
 
 from bench import plan_scale, walk_speed, walking
 from bench.big import big
-from bench.bulk import bulk
+from bench.bulk import LARGE_BULK, bulk, large_bulk
 from bench.lab import BenchLab, bench_lab
 from bench.options import Options, parse_options
 from bench.page import write_page
@@ -21,7 +21,11 @@ from bench.scan import scan
 from bench.timing import ContestantFailed, say
 from bench.trees import TREE, small_users
 
-ON_THE_TREE: dict[str, Callable[[BenchLab, Options], Section]] = {"scan": scan, "passes": passes}
+ON_THE_TREE: dict[str, Callable[[BenchLab, Options], Section]] = {
+    "scan": scan,
+    LARGE_BULK: large_bulk,
+    "passes": passes,
+}
 """They share a lab; `passes` changes it."""
 
 ON_THEIR_OWN: dict[str, Callable[[Options], Section]] = {
@@ -33,7 +37,7 @@ ON_THEIR_OWN: dict[str, Callable[[Options], Section]] = {
 ALL = (*ON_THE_TREE, *ON_THEIR_OWN)
 ALONE: dict[str, Callable[[list[str]], int]] = {"plan-scale": plan_scale.main, walking.NAME: walk_speed.main}
 """Where nothing else is named: with options of their own."""
-PAGE_ORDER = ("bulk", "scan", walking.NAME, "passes", "big", "scaling")
+PAGE_ORDER = ("bulk", LARGE_BULK, "scan", walking.NAME, "passes", "big", "scaling")
 
 TREE_FILES = 200_000
 

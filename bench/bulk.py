@@ -8,7 +8,7 @@ from bench.peers import left_out, sync_target, tars_from_the_bricks, through_the
 from bench.program import Program, new_site
 from bench.results import Section, Table
 from bench.timing import Contestant, ContestantFailed, Ratio, Series, alternate, best_of, ratio
-from bench.trees import MIXED, SMALL, Tally, describe, mixed_users, small_users, tally
+from bench.trees import MIXED, SMALL, TREE, Tally, describe, mixed_users, small_users, tally
 from migrator.domain.units import MIB
 
 PEERS_TO_BEAT = ("rsync -a", "rsync -aHAX", "fpsync -n 4", "tar to tar")
@@ -17,6 +17,7 @@ TEN_TIMES = 10.0
 SMALL_FILES, MIXED_FILES, LARGE_BYTES = 50_000, 4_000, 128 * MIB
 TARS = "a tar a brick, by hand"
 PROGRAM = "migrator"
+LARGE_BULK = "bulk-large"
 
 
 def bulk(options: Options) -> Section:
@@ -42,6 +43,21 @@ def bulk(options: Options) -> Section:
             "`migrator` is `scan`, `plan` and `run` one after the other; `init`, once a site, is not in it.",
         ),
         left_out=left_out("rsync", "fpsync", "parsyncfp2", "tar", "cp"),
+    )
+
+
+def large_bulk(lab: BenchLab, options: Options) -> Section:
+    """The same with four times as many files, where what every call costs once counts for less."""
+    expected = lab.tally(TREE)
+    chosen = [one for one in contestants(lab, options, TREE, expected) if one.name in (*PEERS_TO_BEAT, TARS, PROGRAM)]
+    series = alternate([one for one in chosen if one.name not in SLOWEST], options.rounds(1))
+    return Section(
+        name=LARGE_BULK,
+        title="Bulk: many small files to an empty target",
+        facts={"small files": describe(expected), "volume": VOLUME},
+        tables=(Table(title="Many small files", series=series, ratios=bulk_ratios(series, TEN_TIMES)),),
+        notes=("As above, with more files.",),
+        left_out=left_out("rsync", "fpsync", "tar"),
     )
 
 

@@ -124,6 +124,8 @@ def call(
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=said,
+            # Compiled Python files are kept, as after any installation.
+            env={name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"},
             preexec_fn=before,  # noqa: PLW1509 (no threads here)
         )
         try:

@@ -5,6 +5,8 @@ set -uo pipefail
 cd "$(dirname "$0")/.."
 
 bin=${MIGRATOR_VENV:-.venv}/bin
+# The tests start the program hundreds of times: it need not be compiled each time.
+unset PYTHONDONTWRITEBYTECODE
 failed=()
 
 check() {
