@@ -19,8 +19,15 @@ class LocalConversation:
     def __init__(self, command: Command) -> None:
         """Raises ToolFailed where it cannot be started."""
         self._child = Child(command, open_input=True)
+        self._loop = asyncio.get_running_loop()
+        self._loop.add_reader(self._child.stderr, self._drain)
         self._asking = asyncio.Lock()
         self._over = False
+
+    @property
+    def pid(self) -> int:
+        """The program's."""
+        return self._child.identity.pid
 
     async def ask(self, question: bytes, *, until: Callable[[bytes], bool], timeout_s: float) -> bytes:
         """See the port."""
@@ -44,6 +51,7 @@ class LocalConversation:
         if self._over:
             return
         self._over = True
+        self._loop.remove_reader(self._child.stderr)  # of a loop that is closed already it is none any more
         if not self._child.reap():
             with suppress(ProcessLookupError):
                 os.killpg(self._child.identity.pid, signal.SIGKILL)
@@ -67,10 +75,14 @@ class LocalConversation:
                 answer += piece or b""
                 if piece == b"" or len(answer) > _LIMIT_BYTES:
                     raise ConversationOver("the program ended" if piece == b"" else "it does not stop speaking")
-                self._read(self._child.stderr)  # or it would wait for a reader there
             return bytes(answer)
         except OSError as error:
             raise ConversationOver(f"it cannot be spoken to: {error.strerror}") from error
+
+    def _drain(self) -> None:
+        """What it says on standard error is of no use, but somebody has to read it, or it would wait for that."""
+        if self._read(self._child.stderr) == b"":
+            self._loop.remove_reader(self._child.stderr)
 
     @staticmethod
     def _read(fd: int) -> bytes | None:
