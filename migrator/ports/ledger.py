@@ -22,6 +22,7 @@ from migrator.domain.transfer import (
     StreamCounters,
 )
 from migrator.domain.verification import VerificationRecord
+from migrator.ports.hooks import HookRecords
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -289,3 +290,6 @@ class Ledger(Protocol):
 
     @property
     def verifications(self) -> VerificationRecords: ...
+
+    @property
+    def hooks(self) -> HookRecords: ...

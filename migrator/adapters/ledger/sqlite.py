@@ -9,6 +9,7 @@ from migrator.adapters.ledger.attempts import SqliteAttempts
 from migrator.adapters.ledger.backups import backup
 from migrator.adapters.ledger.chunks import SqliteChunks
 from migrator.adapters.ledger.database import BUSY_TIMEOUT_S, Database
+from migrator.adapters.ledger.hooks import SqliteHooks
 from migrator.adapters.ledger.plans import SqlitePlans
 from migrator.adapters.ledger.records import SqliteEvents, SqliteRuns, SqliteSite
 from migrator.adapters.ledger.revision import newer_version, revision_of
@@ -39,6 +40,7 @@ class SqliteLedger:
         self.samples = SqliteSamples(database)
         self.events = SqliteEvents(database)
         self.verifications = SqliteVerifications(database)
+        self.hooks = SqliteHooks(database)
 
     def __enter__(self) -> Self:
         return self

@@ -287,3 +287,34 @@ verifications = Table(
     Column("differences_file", PlainText),
     Index("ix_verifications_plan", "plan", "batch"),
 )
+
+hook_steps = Table(
+    "hook_steps",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("run_id", Integer, ForeignKey("runs.id"), nullable=False),
+    _required("step", PlainText),
+    _required("subject", PlainText),
+    _required("opened_at_s", Float),
+    Column("closed_at_s", Float),
+    Column("state", PlainText),
+    Index("ix_hook_steps_open", "step", "subject", sqlite_where=text("closed_at_s IS NULL")),
+)
+
+hook_calls = Table(
+    "hook_calls",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("step_id", Integer, ForeignKey("hook_steps.id"), nullable=False),
+    _required("stage", PlainText),
+    _required("name", LargeBinary),
+    _required("token", PlainText),
+    _required("started_at_s", Float),
+    Column("finished_at_s", Float),
+    Column("exit_code", Integer),
+    Column("outcome", PlainText),
+    _required("output", LargeBinary),
+    UniqueConstraint("token"),
+    Index("ix_hook_calls_step_id", "step_id"),
+    Index("ix_hook_calls_unfinished", "id", sqlite_where=text("finished_at_s IS NULL")),
+)

@@ -257,3 +257,47 @@ def upgrade() -> None:
         ),
         sa.PrimaryKeyConstraint("plan", "batch", "tree", name=op.f("pk_batch_trees")),
     )
+
+    op.create_table(
+        "hook_steps",
+        sa.Column("id", sa.Integer(), nullable=False),
+        sa.Column("run_id", sa.Integer(), nullable=False),
+        sa.Column("step", sa.Text(), nullable=False),
+        sa.Column("subject", sa.Text(), nullable=False),
+        sa.Column("opened_at_s", sa.Float(), nullable=False),
+        sa.Column("closed_at_s", sa.Float(), nullable=True),
+        sa.Column("state", sa.Text(), nullable=True),
+        sa.ForeignKeyConstraint(["run_id"], ["runs.id"], name=op.f("fk_hook_steps_run_id")),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_hook_steps")),
+    )
+    op.create_index(
+        "ix_hook_steps_open",
+        "hook_steps",
+        ["step", "subject"],
+        unique=False,
+        sqlite_where=sa.text("closed_at_s IS NULL"),
+    )
+    op.create_table(
+        "hook_calls",
+        sa.Column("id", sa.Integer(), nullable=False),
+        sa.Column("step_id", sa.Integer(), nullable=False),
+        sa.Column("stage", sa.Text(), nullable=False),
+        sa.Column("name", sa.LargeBinary(), nullable=False),
+        sa.Column("token", sa.Text(), nullable=False),
+        sa.Column("started_at_s", sa.Float(), nullable=False),
+        sa.Column("finished_at_s", sa.Float(), nullable=True),
+        sa.Column("exit_code", sa.Integer(), nullable=True),
+        sa.Column("outcome", sa.Text(), nullable=True),
+        sa.Column("output", sa.LargeBinary(), nullable=False),
+        sa.ForeignKeyConstraint(["step_id"], ["hook_steps.id"], name=op.f("fk_hook_calls_step_id")),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_hook_calls")),
+        sa.UniqueConstraint("token", name=op.f("uq_hook_calls_token")),
+    )
+    op.create_index("ix_hook_calls_step_id", "hook_calls", ["step_id"], unique=False)
+    op.create_index(
+        "ix_hook_calls_unfinished",
+        "hook_calls",
+        ["id"],
+        unique=False,
+        sqlite_where=sa.text("finished_at_s IS NULL"),
+    )

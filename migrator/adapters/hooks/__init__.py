@@ -1,0 +1,1 @@
+"""The hooks of a site: executables below `hooks_dir`."""
