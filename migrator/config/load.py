@@ -17,6 +17,7 @@ from migrator.config.site import (
     CapacitySection,
     CutoverSection,
     GovernorSection,
+    HooksSection,
     HostSection,
     ReapSection,
     Site,
@@ -69,6 +70,7 @@ def parse_site(text: str, file: Path) -> Site:
         source=SourceSection(hosts=hosts, **sections["source"]),
         target=TargetSection(**sections["target"]),
         users=UsersSection(**sections["users"]),
+        hooks=HooksSection(**sections["hooks"]),
         batch=BatchSection(**sections["batch"]),
         transfer=TransferSection(**sections["transfer"]),
         slurm=SlurmSection(**sections["slurm"]),
@@ -179,7 +181,8 @@ class _Reading:
         return values
 
     def _unknown_key(self, section: Section, where: Name, name: str) -> None:
-        near = nearest(name, (key.name for key in section.keys))
+        # A name that is a key elsewhere is no slip of the keyboard, however near another key is.
+        near = None if _owners(name, section) else nearest(name, (key.name for key in section.keys))
         meant = f"; did you mean {near}?" if near else _elsewhere(name, section)
         self.mistake((*where, name), f"unknown key {name} in {_shown(where)}{meant}")
 
@@ -197,10 +200,13 @@ def _example(key: Key) -> str:
     return f", as in {key.name} = {key.sample}" if key.sample else ""
 
 
+def _owners(name: str, here: Section | None) -> list[Section]:
+    return [section for section in SECTIONS if section is not here and any(key.name == name for key in section.keys)]
+
+
 def _elsewhere(name: str, here: Section | None) -> str:
     """Where a key of that name belongs; what can be said when it does not belong anywhere."""
-    owners = [section for section in SECTIONS if section is not here and any(key.name == name for key in section.keys)]
-    if owners:
+    if owners := _owners(name, here):
         names = (f'[{section.name}."NAME"]' if section.per_name else f"[{section.name}]" for section in owners)
         return f"; it belongs in {' or '.join(names)}"
     if here is None:

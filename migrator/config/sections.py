@@ -25,7 +25,26 @@ SECTIONS: tuple[Section, ...] = (
                 description="Ledger, catalogs, manifests and logs. On a local disk: the ledger is SQLite.",
             ),
             Key(name="plans_dir", form=Form.PATH, default='"plans"', description="Where plans are written."),
-            Key(name="hooks_dir", form=Form.PATH, default='"hooks"', description="Where hooks are looked for."),
+            Key(
+                name="hooks_dir",
+                form=Form.PATH,
+                default='"hooks"',
+                description="Where hooks are looked for: docs/hooks.md.",
+            ),
+        ),
+    ),
+    Section(
+        name="hooks",
+        description="Executables of yours that are called before and after batches and passes (docs/hooks.md).",
+        keys=(
+            Key(
+                name="timeout",
+                form=Form.DURATION,
+                minimum=1,
+                default='"10min"',
+                field="timeout_s",
+                description="A hook that takes longer is ended, with everything that it started.",
+            ),
         ),
     ),
     Section(

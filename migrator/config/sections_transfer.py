@@ -109,6 +109,21 @@ TRANSFER_SECTIONS: tuple[Section, ...] = (
                 description="Bytes that stay free on the target.",
             ),
             Key(
+                name="trash_keep",
+                form=Form.SECONDS,
+                minimum=0,
+                default='"14d"',
+                field="trash_keep_s",
+                description="How long the target's trash keeps what delta passes took away there.",
+            ),
+            Key(
+                name="max_shrink",
+                form=Form.SHARE,
+                default='"50%"',
+                description="A user tree that lost a larger share of its names or bytes since the pass before is not believed: "
+                "nothing is taken away on the target.",
+            ),
+            Key(
                 name="windows",
                 form=Form.WINDOWS,
                 default="[]",

@@ -17,6 +17,13 @@ class SiteSection:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HooksSection:
+    """How hooks are called: each may take `timeout_s`."""
+
+    timeout_s: float = 600.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HostSection:
     """A brick server that works itself: reached over ssh (None: it is this machine), with the target mounted at
     `target` there (None: it walks its bricks and copies nothing).
@@ -88,7 +95,10 @@ class Window:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransferSection:
-    """How streams work. `bwlimit_bytes_per_s` is for all streams together; None: no limit."""
+    """How streams work, and delta passes. `bwlimit_bytes_per_s` is for all streams together; None: no limit.
+
+    `max_shrink` is the share of a tree's names or bytes that may be gone since the pass before.
+    """
 
     engine: str = "auto"
     movers: str = "local"
@@ -103,6 +113,8 @@ class TransferSection:
     stall_timeout_s: float = 600.0
     sample_interval_s: float = 5.0
     reserve_bytes: int = GIB
+    trash_keep_s: int = 14 * DAY_S
+    max_shrink: float = 0.5
     windows: tuple[Window, ...] = ()
 
 
@@ -174,6 +186,7 @@ class Site:
     source: SourceSection
     target: TargetSection
     users: UsersSection
+    hooks: HooksSection = field(default_factory=HooksSection)
     batch: BatchSection = field(default_factory=BatchSection)
     transfer: TransferSection = field(default_factory=TransferSection)
     slurm: SlurmSection = field(default_factory=SlurmSection)

@@ -90,6 +90,8 @@ tries = 5
 stall_timeout = "1h"
 sample_interval = "500ms"
 reserve = 0
+trash_keep = "7d"
+max_shrink = "25%"
 windows = ["Mon-Fri 19:00-07:00", "Sat,Sun 00:00-24:00"]
 [reap]
 older_than = "2y"
@@ -123,6 +125,7 @@ max_load = 16
     assert site.batch.max_bytes == 10**13
     assert site.transfer.bwlimit_bytes_per_s == 10**9
     assert site.transfer.stall_timeout_s == 3600
+    assert (site.transfer.trash_keep_s, site.transfer.max_shrink) == (7 * 86400, 0.25)
     assert site.transfer.windows == (
         Window(days=(0, 1, 2, 3, 4), start_minute=19 * 60, end_minute=7 * 60),
         Window(days=(5, 6), start_minute=0, end_minute=24 * 60),
