@@ -150,7 +150,7 @@ def plan(work: Path) -> dict[str, object]:
         site=site,
         catalogs=CatalogQueryFiles(work / "catalogs", temp_dir=work / "tmp"),
         documents=PlanFiles(site.site.plans_dir, site_id=SITE_ID),
-        lists=ChunkListFiles(site.site.plans_dir, splits_dir=work / "splits"),
+        lists=ChunkListFiles(site.site.plans_dir, splits_dir=work / "splits", passes_dir=work / "passes"),
         ledger=ledger,
         quotas=(),
         capacity=Capacity(total_bytes=1000 * TIB, free_bytes=900 * TIB, total_inodes=None, free_inodes=None),

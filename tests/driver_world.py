@@ -99,7 +99,15 @@ class DriverWorld:
         )
         self.ledger.plans.record(plan, path="plan.json", checksum="c")
         chunks = list(self.lists.chunks(LIST))
-        self.pass_id = self.ledger.passes.start(plan=plan.name, batch=1, kind=PassKind.SEED, chunks=chunks, at_s=1.0).id
+        self.pass_id = self.ledger.passes.start(
+            plan=plan.name,
+            batch=1,
+            kind=PassKind.SEED,
+            catalog=plan.catalog,
+            chunk_list=self.batch.chunk_list,
+            chunks=chunks,
+            at_s=1.0,
+        ).id
 
     @property
     def source_tree(self) -> Path:
@@ -197,6 +205,8 @@ class DriverWorld:
                 ),
                 batch=self.batch,
                 pass_id=self.pass_id,
+                kind=PassKind.SEED,
+                chunk_list=self.batch.chunk_list,
                 capabilities=TargetCapabilities(),
                 health_before=_NO_HEALTH,
                 sync=SharedCall(sync),

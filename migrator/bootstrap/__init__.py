@@ -176,10 +176,13 @@ class Wiring:
         return PlanFiles(self.site.site.plans_dir, site_id=site_id)
 
     def chunk_lists(self) -> "ChunkListFiles":
-        """The chunk lists beside the plans, and those of split chunks."""
+        """The chunk lists beside the plans, those of later passes, and those of split chunks."""
         from migrator.adapters.plans.chunk_lists import ChunkListFiles
 
-        return ChunkListFiles(self.site.site.plans_dir, splits_dir=self.site.site.state_dir / "splits")
+        site = self.site.site
+        return ChunkListFiles(
+            site.plans_dir, splits_dir=site.state_dir / "splits", passes_dir=site.state_dir / "passes"
+        )
 
     def run_files(self) -> "DirectoryRunFiles":
         """Run directories."""

@@ -68,7 +68,7 @@ def _batch(batch: BatchFacts) -> Iterator[Blocker]:
     match batch.state:
         case BatchState.PLANNED | BatchState.SEEDING | BatchState.VERIFIED:
             pass
-        case BatchState.SEEDED:
+        case BatchState.SEEDED | BatchState.CONVERGING:
             yield from _verification(batch, subject)
         case _:
             assert_never(batch.state)

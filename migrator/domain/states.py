@@ -56,11 +56,12 @@ class AttemptState(StrEnum):
 
 
 class BatchState(StrEnum):
-    """A batch, as far as it is."""
+    """A batch, as far as it is. `converging`: passes after the seed have brought over what changed since."""
 
     PLANNED = "planned"
     SEEDING = "seeding"
     SEEDED = "seeded"
+    CONVERGING = "converging"
     VERIFIED = "verified"
 
 
@@ -86,6 +87,7 @@ ATTEMPT_TRANSITIONS: Mapping[AttemptState, frozenset[AttemptState]] = {
 BATCH_TRANSITIONS: Mapping[BatchState, frozenset[BatchState]] = {
     BatchState.PLANNED: frozenset({BatchState.SEEDING}),
     BatchState.SEEDING: frozenset({BatchState.SEEDED}),
-    BatchState.SEEDED: frozenset({BatchState.VERIFIED}),
-    BatchState.VERIFIED: frozenset({BatchState.SEEDED}),
+    BatchState.SEEDED: frozenset({BatchState.CONVERGING, BatchState.VERIFIED}),
+    BatchState.CONVERGING: frozenset({BatchState.VERIFIED}),
+    BatchState.VERIFIED: frozenset({BatchState.SEEDED, BatchState.CONVERGING}),
 }

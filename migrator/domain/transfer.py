@@ -99,6 +99,29 @@ class ChunkRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ListedChunk:
+    """Where the paths of a chunk are listed."""
+
+    chunk_list: str
+    number: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotArrived:
+    """What of a batch is not known to have arrived, as it was called when it was listed. In order, each but once.
+
+    `paths` were bad, changed while they were copied, or were not found although listed: that is proven by a look, but
+    what was renamed and renamed back is as it was, and has to be sent all the same. `chunks` failed or were never done:
+    all of their paths count. Of `trees` nothing is known: their pass has not gone through, or the whole tree was not
+    found; the chunks of such a pass are not in `chunks`.
+    """
+
+    paths: tuple[bytes, ...] = ()
+    chunks: tuple[ListedChunk, ...] = ()
+    trees: tuple[bytes, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptRecord:
     """An attempt as the ledger has it. `token` is in the environment of every process of the attempt."""
 

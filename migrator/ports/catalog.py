@@ -135,7 +135,7 @@ class Catalogs(Protocol):
 
 
 class ChunkLists(Protocol):
-    """The lists of paths beside a plan, and those of split chunks."""
+    """The lists of paths beside a plan, those of later passes, and those of split chunks."""
 
     def chunks(self, chunk_list: str) -> Iterable[Chunk]:
         """Every chunk of a list file, in order of number."""

@@ -24,9 +24,9 @@ class BrickRules:
 class ChunkWork:
     """All that an engine needs of a chunk. Paths are relative to the source root and lie in `tree`.
 
-    `bwlimit_bytes_per_s` is this stream's share; None: no limit. `recopy`: what is on the target already may not have
-    reached its disks before a crash, so size and times that fit prove nothing: everything is copied again. `brick` is
-    None where the source is a mount.
+    `bwlimit_bytes_per_s` is this stream's share; None: no limit. `recopy`: size and times that fit prove nothing, and
+    everything is copied again; what is on the target already may not have reached its disks before a crash, or be older
+    than what a later pass was told to send. `brick` is None where the source is a mount.
     """
 
     kind: ChunkKind

@@ -11,6 +11,7 @@ from migrator.decide.surprises import Finding, SymlinkRow
 from migrator.domain.plan import TreeUsage
 from migrator.domain.scan import CatalogRecord
 from migrator.domain.site import TargetCapabilities
+from migrator.domain.states import PassKind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +68,7 @@ class CatalogReader(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenList:
-    """The chunk list of one batch, on disk."""
+    """The chunk list of one batch, or of one pass over it, on disk."""
 
     chunk_list: str
     digest: str
@@ -84,4 +85,15 @@ class ChunkListWriter(Protocol):
         """Write the list of one batch durably, in order of number. Replaces what an interrupted planning left.
 
         `chunks` counts all kinds, `files` what is no directory, links too. Raises OSError.
+        """
+
+
+class PassListWriter(Protocol):
+    """Writes the chunk lists of passes after the seed."""
+
+    def write_pass(
+        self, plan: str, batch: int, number: int, chunks: Iterable[PackedChunk], *, kind: PassKind = PassKind.DELTA
+    ) -> WrittenList:
+        """Write the list of a pass durably, in order of number; `ChunkLists` reads it. Replaces what was written before
+        the pass was recorded: not to be called for one that is in the ledger. Raises OSError.
         """

@@ -66,7 +66,9 @@ def listed(one: PackedChunk) -> list[ListedPath]:
 
 @pytest.fixture
 def lists(tmp_path: Path) -> ChunkListFiles:
-    files = ChunkListFiles(tmp_path / "plans", splits_dir=tmp_path / "state" / "splits")
+    files = ChunkListFiles(
+        tmp_path / "plans", splits_dir=tmp_path / "state" / "splits", passes_dir=tmp_path / "state" / "passes"
+    )
     ports: tuple[ChunkLists, ChunkListWriter] = (files, files)
     assert len(ports) == 2
     return files

@@ -69,7 +69,7 @@ def chunks():
     print("in the middle", flush=True)
     sys.stdin.read()
 
-open_ledger(Path(sys.argv[1])).passes.start(plan="q", batch=1, kind=PassKind.SEED, chunks=chunks(), at_s=1.0)
+open_ledger(Path(sys.argv[1])).passes.start(plan="q", batch=1, kind=PassKind.SEED, catalog="c", chunk_list="l", chunks=chunks(), at_s=1.0)
 """
 
 WRITE_EVENTS = """
@@ -123,7 +123,13 @@ class TestKill:
         chunks = 400
         with open_ledger(file, create=True) as ledger:
             ledger.passes.start(
-                plan="p", batch=1, kind=PassKind.SEED, chunks=[chunk(n + 1) for n in range(chunks)], at_s=0.0
+                plan="p",
+                batch=1,
+                kind=PassKind.SEED,
+                catalog="c",
+                chunk_list="l",
+                chunks=[chunk(n + 1) for n in range(chunks)],
+                at_s=0.0,
             )
         chance = random.Random(5)
         for turn in range(6):
@@ -365,6 +371,8 @@ def test_a_hundred_thousand_chunks(file: Path) -> None:
             plan="p",
             batch=1,
             kind=PassKind.SEED,
+            catalog="c",
+            chunk_list="l",
             chunks=(
                 Chunk(number=n, kind=ChunkKind.FILES, tree=b"home/u%d" % (n % 7), files=n % 11, size_bytes=n)
                 for n in range(1, chunks + 1)

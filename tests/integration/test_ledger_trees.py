@@ -24,7 +24,9 @@ def ledger(tmp_path: Path) -> Iterator[SqliteLedger]:
 
 def begin(ledger: SqliteLedger) -> int:
     chunks = [Chunk(number=7, kind=ChunkKind.FILES, tree=ALICE, files=3, size_bytes=30)]
-    return ledger.passes.start(plan="plan", batch=1, kind=PassKind.SEED, chunks=chunks, at_s=1.0).id
+    return ledger.passes.start(
+        plan="plan", batch=1, kind=PassKind.SEED, catalog="c", chunk_list="l", chunks=chunks, at_s=1.0
+    ).id
 
 
 def attempt(ledger: SqliteLedger, chunk_id: int, files: int, chunk_state: ChunkState = ChunkState.DONE) -> int:

@@ -130,7 +130,7 @@ def world(tmp_path: Path) -> Iterator[World]:
     yield World(
         root=tmp_path,
         ledger=ledger,
-        lists=ChunkListFiles(site.site.plans_dir, splits_dir=tmp_path / "splits"),
+        lists=ChunkListFiles(site.site.plans_dir, splits_dir=tmp_path / "splits", passes_dir=tmp_path / "passes"),
         documents=PlanFiles(site.site.plans_dir, site_id=SITE_ID),
         site=site,
     )

@@ -223,7 +223,13 @@ async def test_where_only_bricks_may_be_read_a_drain_stops_the_run(world: World)
 async def test_an_attempt_on_a_host_that_is_away_is_waited_for_until_its_lease_is_over(world: World) -> None:
     await world.run(dry_run=True)
     world.ledger.passes.start(
-        plan="plan", batch=1, kind=PassKind.SEED, chunks=world.lists.chunks(LIST), at_s=world.clock.now_s()
+        plan="plan",
+        batch=1,
+        kind=PassKind.SEED,
+        catalog="c",
+        chunk_list=LIST,
+        chunks=world.lists.chunks(LIST),
+        at_s=world.clock.now_s(),
     )
     chunk = world.ledger.passes.pending(1, "files", 9)[0]
     now_s = world.clock.now_s()

@@ -384,7 +384,15 @@ async def test_leftovers_of_a_killed_stream_are_removed_and_users_files_are_not(
     world.source.add(users, b"a user's file of that name")
     world.lists.lists.clear()
     plan_chunks(world, (ALICE,), 20)
-    world.ledger.passes.start(plan="plan", batch=1, kind=PassKind.SEED, chunks=world.lists.chunks(LIST), at_s=1.0)
+    world.ledger.passes.start(
+        plan="plan",
+        batch=1,
+        kind=PassKind.SEED,
+        catalog="c",
+        chunk_list=LIST,
+        chunks=world.lists.chunks(LIST),
+        at_s=1.0,
+    )
     (chunk,) = world.ledger.passes.pending(1, "files", 9)
     world.ledger.passes.intend(chunk_id=chunk.id, token="old", host="here", engine="fake", argv=(), at_s=1.0)
     leftover, unrelated = ALICE + b"/sub/.f01.abc123", ALICE + b"/sub/.notes.abc123"
@@ -436,7 +444,15 @@ async def test_on_a_sick_source_nothing_is_taken_for_a_leftover(world: World) ->
 
 @in_loop
 async def test_a_lost_plan_of_a_killed_run_does_not_hold_up_others(world: World) -> None:
-    world.ledger.passes.start(plan="plan", batch=1, kind=PassKind.SEED, chunks=world.lists.chunks(LIST), at_s=1.0)
+    world.ledger.passes.start(
+        plan="plan",
+        batch=1,
+        kind=PassKind.SEED,
+        catalog="c",
+        chunk_list=LIST,
+        chunks=world.lists.chunks(LIST),
+        at_s=1.0,
+    )
     chunk = world.ledger.passes.pending(1, "files", 9)[0]
     world.ledger.passes.intend(chunk_id=chunk.id, token="old", host="here", engine="fake", argv=(), at_s=1.0)
     newer = replace(world.documents.plans.pop("plan")[0], name="newer")

@@ -35,7 +35,9 @@ def test_damage_that_size_and_times_do_not_show_is_found_and_mended(planned: Sit
 
 def test_a_plan_that_is_half_copied_is_not_dropped_for_a_newer_one_in_silence(planned: Site) -> None:
     with open_ledger(planned.directory / "state" / "ledger.db") as ledger:
-        record = ledger.passes.start(plan="plan-0001", batch=1, kind=PassKind.SEED, chunks=[], at_s=1.0)
+        record = ledger.passes.start(
+            plan="plan-0001", batch=1, kind=PassKind.SEED, catalog="c", chunk_list="l", chunks=[], at_s=1.0
+        )
         ledger.passes.set_state(record.id, PassState.STOPPED, 2.0)
     planned.works("plan")
     planned.fails(2, "run", "--user-batch", "1", says=("plan-0001", "--plan plan-0001", "--plan plan-0002"))

@@ -87,7 +87,9 @@ def seed(ledger: SqliteLedger, *, done: int = 2) -> int:
         Chunk(number=number, kind=ChunkKind.FILES, tree=tree, files=files, size_bytes=size_bytes)
         for number, files, size_bytes in ((2, 4, 600), (3, 4, 300), (4, 2, 100))
     ]
-    made = ledger.passes.start(plan="week1", batch=1, kind=PassKind.SEED, chunks=chunks, at_s=T0_S)
+    made = ledger.passes.start(
+        plan="week1", batch=1, kind=PassKind.SEED, catalog="c", chunk_list="l", chunks=chunks, at_s=T0_S
+    )
     ledger.plans.set_batch_state("week1", 1, BatchState.SEEDING)
     copy(ledger, made.id, ledger.passes.pending(made.id, ChunkKind.DIRECTORIES, 1)[0].id, T0_S)
     for turn, chunk in enumerate(ledger.passes.pending(made.id, ChunkKind.FILES, done)):
@@ -379,7 +381,9 @@ class TestHalfWay:
                 assert read_status(reader, now_s=T0_S + 130).overall.done_bytes == 900
                 assert len(read_report(reader, OnePlan(PLAN), now_s=T0_S + 130).throughput) == 24
 
-        ledger.passes.start(plan="week1", batch=2, kind=PassKind.SEED, chunks=chunks(), at_s=T0_S)
+        ledger.passes.start(
+            plan="week1", batch=2, kind=PassKind.SEED, catalog="c", chunk_list="l", chunks=chunks(), at_s=T0_S
+        )
 
 
 @pytest.mark.slow
@@ -392,6 +396,8 @@ def test_a_long_migration_is_summed_in_the_database(ledger: SqliteLedger) -> Non
         plan="week1",
         batch=1,
         kind=PassKind.SEED,
+        catalog="c",
+        chunk_list="l",
         chunks=(
             Chunk(number=n, kind=ChunkKind.FILES, tree=trees[0], files=2, size_bytes=n) for n in range(1, chunks + 1)
         ),

@@ -1,6 +1,6 @@
-"""Passes and their chunks."""
+"""The chunks of passes."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
@@ -12,16 +12,9 @@ from migrator.adapters.ledger.transitions import check, missing, state_of
 from migrator.domain.errors import LedgerCorrupt
 from migrator.domain.plan import Chunk
 from migrator.domain.site import Need
-from migrator.domain.states import (
-    CHUNK_TRANSITIONS,
-    PASS_TRANSITIONS,
-    ChunkKind,
-    ChunkState,
-    PassKind,
-    PassState,
-)
+from migrator.domain.states import CHUNK_TRANSITIONS, ChunkKind, ChunkState
 from migrator.domain.transfer import ChunkRecord
-from migrator.ports.ledger import PassRecord, PassTotals
+from migrator.ports.ledger import PassTotals
 
 CONTENT_KINDS = (ChunkKind.RANGES.value, ChunkKind.FILES.value, ChunkKind.LINKS.value)
 """What counts in sums of files and bytes. Chunks of directories list paths too, the same ones twice in a pass: in the
@@ -35,87 +28,10 @@ _INSERT_CHUNK = (
 
 
 class SqliteChunks:
-    """Passes and chunks. Sums of files and bytes leave chunks of directories out."""
+    """Chunks. Sums of files and bytes leave chunks of directories out."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
-
-    def find(self, plan: str, batch: int, kind: PassKind) -> PassRecord | None:
-        """The newest pass of a kind over a batch."""
-        with self._database.read() as connection:
-            row = _newest_pass(connection, plan, batch, kind)
-        return None if row is None else pass_record(row)
-
-    def start(self, *, plan: str, batch: int, kind: PassKind, chunks: Iterable[Chunk], at_s: float) -> PassRecord:
-        """Record a pass and all its chunks in one transaction.
-
-        Where such a pass is under way already it is returned as it is, provided that its totals are those of the
-        chunks; otherwise LedgerCorrupt is raised. A finished one does not count: the new pass follows it.
-        """
-        with self._database.write() as connection:
-            there = _newest_pass(connection, plan, batch, kind)
-            if there is not None and there.state != PassState.DONE.value:
-                totals = _sum(chunks)
-                if totals != (there.total_files, there.total_bytes):
-                    raise LedgerCorrupt(
-                        f"the {kind.value} pass over batch {batch} of plan {plan} is under way with other chunks",
-                        cause="the plan's chunk lists were changed after the pass had begun",
-                        hint="restore the plan's files, or make a new plan under another name",
-                    )
-                return pass_record(there)
-            row = connection.execute(
-                insert(tables.passes)
-                .values(
-                    plan=plan,
-                    batch=batch,
-                    kind=kind.value,
-                    state=PassState.RUNNING.value,
-                    started_at_s=at_s,
-                    total_files=0,
-                    total_bytes=0,
-                )
-                .returning(tables.passes)
-            ).one()
-            files = size_bytes = 0
-            for rows in _rows(row.id, chunks):
-                connection.exec_driver_sql(_INSERT_CHUNK, rows)
-                files += sum(chunk[4] for chunk in rows if chunk[2] in CONTENT_KINDS)
-                size_bytes += sum(chunk[5] for chunk in rows if chunk[2] in CONTENT_KINDS)
-            row = connection.execute(
-                update(tables.passes)
-                .where(tables.passes.c.id == row.id)
-                .values(total_files=files, total_bytes=size_bytes)
-                .returning(tables.passes)
-            ).one()
-        return pass_record(row)
-
-    def read(self, pass_id: int) -> PassRecord:
-        """One pass. Raises LedgerCorrupt where there is none."""
-        with self._database.read() as connection:
-            row = connection.execute(select(tables.passes).where(tables.passes.c.id == pass_id)).one_or_none()
-        if row is None:
-            raise missing(f"pass {pass_id}")
-        return pass_record(row)
-
-    def set_state(self, pass_id: int, state: PassState, at_s: float) -> None:
-        """A pass stops, goes on or is done. Raises LedgerCorrupt for a change that the states do not allow."""
-        what = f"pass {pass_id}"
-        with self._database.write() as connection:
-            old = state_of(connection, tables.passes, pass_id, PassState, what)
-            if check(PASS_TRANSITIONS, old, state, what):
-                connection.execute(
-                    update(tables.passes)
-                    .where(tables.passes.c.id == pass_id)
-                    .values(state=state.value, finished_at_s=at_s if state is PassState.DONE else None)
-                )
-
-    def of_plan(self, plan: str) -> Sequence[PassRecord]:
-        """Every pass of a plan, oldest first."""
-        with self._database.read() as connection:
-            rows = connection.execute(
-                select(tables.passes).where(tables.passes.c.plan == plan).order_by(tables.passes.c.id)
-            ).all()
-        return [pass_record(row) for row in rows]
 
     def chunk(self, chunk_id: int) -> ChunkRecord:
         """One chunk. Raises LedgerCorrupt where there is none."""
@@ -284,6 +200,33 @@ class SqliteChunks:
             return _next_number(connection, pass_id)
 
 
+def insert_chunks(connection: Connection, pass_id: int, chunks: Iterable[Chunk]) -> tuple[int, int]:
+    """Record the chunks of a new pass inside a transaction, all waiting; their files and bytes."""
+    files = size_bytes = 0
+    waiting = iter(chunks)
+    while some := list(islice(waiting, _INSERT_ROWS)):
+        connection.exec_driver_sql(
+            _INSERT_CHUNK,
+            [
+                (pass_id, chunk.number, chunk.kind.value, chunk.tree, chunk.files, chunk.size_bytes, chunk.brick)
+                for chunk in some
+            ],
+        )
+        some_files, some_bytes = content_sum(some)
+        files, size_bytes = files + some_files, size_bytes + some_bytes
+    return files, size_bytes
+
+
+def content_sum(chunks: Iterable[Chunk]) -> tuple[int, int]:
+    """Files and bytes of those chunks that count in sums."""
+    files = size_bytes = 0
+    for chunk in chunks:
+        if chunk.kind.value in CONTENT_KINDS:
+            files += chunk.files
+            size_bytes += chunk.size_bytes
+    return files, size_bytes
+
+
 def change_chunk(connection: Connection, chunk_id: int, state: ChunkState) -> None:
     """Change a chunk's state inside a transaction."""
     what = f"chunk {chunk_id}"
@@ -292,21 +235,6 @@ def change_chunk(connection: Connection, chunk_id: int, state: ChunkState) -> No
         if state is ChunkState.SPLIT:
             raise LedgerCorrupt(f"{what} cannot be split without its halves")
         connection.execute(update(tables.chunks).where(tables.chunks.c.id == chunk_id).values(state=state.value))
-
-
-def pass_record(row: Row[Any]) -> PassRecord:
-    """A pass, from its row."""
-    return PassRecord(
-        id=row.id,
-        plan=row.plan,
-        batch=row.batch,
-        kind=PassKind(row.kind),
-        state=PassState(row.state),
-        started_at_s=row.started_at_s,
-        finished_at_s=row.finished_at_s,
-        total_files=row.total_files,
-        total_bytes=row.total_bytes,
-    )
 
 
 def chunk_record(row: Row[Any]) -> ChunkRecord:
@@ -349,15 +277,6 @@ def _times_to_set_again(pass_id: int) -> ColumnElement[bool]:
     )
 
 
-def _newest_pass(connection: Connection, plan: str, batch: int, kind: PassKind) -> Row[Any] | None:
-    return connection.execute(
-        select(tables.passes)
-        .where(tables.passes.c.plan == plan, tables.passes.c.batch == batch, tables.passes.c.kind == kind.value)
-        .order_by(tables.passes.c.id.desc())
-        .limit(1)
-    ).one_or_none()
-
-
 def _halves(connection: Connection, chunk_id: int) -> list[ChunkRecord]:
     rows = connection.execute(
         select(tables.chunks).where(tables.chunks.c.parent_id == chunk_id).order_by(tables.chunks.c.number)
@@ -370,21 +289,3 @@ def _next_number(connection: Connection, pass_id: int) -> int:
         select(func.max(tables.chunks.c.number)).where(tables.chunks.c.pass_id == pass_id)
     ).scalar()
     return 1 if highest is None else int(highest) + 1
-
-
-def _rows(pass_id: int, chunks: Iterable[Chunk]) -> Iterator[list[tuple[int, int, str, bytes, int, int, str | None]]]:
-    waiting = iter(chunks)
-    while some := [
-        (pass_id, chunk.number, chunk.kind.value, chunk.tree, chunk.files, chunk.size_bytes, chunk.brick)
-        for chunk in islice(waiting, _INSERT_ROWS)
-    ]:
-        yield some
-
-
-def _sum(chunks: Iterable[Chunk]) -> tuple[int, int]:
-    files = size_bytes = 0
-    for chunk in chunks:
-        if chunk.kind.value in CONTENT_KINDS:
-            files += chunk.files
-            size_bytes += chunk.size_bytes
-    return files, size_bytes

@@ -5,11 +5,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from migrator.adapters.ledger import tables
+from migrator.adapters.ledger.arrivals import SqliteArrivals
 from migrator.adapters.ledger.attempts import SqliteAttempts
 from migrator.adapters.ledger.backups import backup
 from migrator.adapters.ledger.chunks import SqliteChunks
 from migrator.adapters.ledger.database import BUSY_TIMEOUT_S, Database
 from migrator.adapters.ledger.hooks import SqliteHooks
+from migrator.adapters.ledger.passes import SqlitePassRecords
 from migrator.adapters.ledger.plans import SqlitePlans
 from migrator.adapters.ledger.records import SqliteEvents, SqliteRuns, SqliteSite
 from migrator.adapters.ledger.revision import newer_version, revision_of
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
     from migrator.adapters.ledger.facts import SqliteFacts
 
 
-class SqlitePasses(SqliteChunks, SqliteAttempts, SqliteTrees):
+class SqlitePasses(SqlitePassRecords, SqliteArrivals, SqliteChunks, SqliteAttempts, SqliteTrees):
     """Passes, chunks and attempts."""
 
 

@@ -159,12 +159,44 @@ passes = Table(
     _required("plan", PlainText),
     _required("batch", Integer),
     _required("kind", PlainText),
+    _required("number", Integer),
     _required("state", PlainText),
+    _required("catalog", PlainText),
+    Column("base_catalog", PlainText),
+    _required("chunk_list", PlainText),
+    Column("move_list", PlainText),
+    Column("moved_at_s", Float),
+    Column("scan_s", Float),
     _required("started_at_s", Float),
     Column("finished_at_s", Float),
     _required("total_files", Integer),
     _required("total_bytes", Integer),
-    Index(None, "plan", "batch", "kind"),
+    UniqueConstraint("plan", "batch", "kind", "number"),
+    CheckConstraint("(kind = 'seed') = (number = 0) AND number >= 0", name="number"),
+)
+
+# What a pass after the seed was made for: by tree, and by tree and kind of change.
+pass_trees = Table(
+    "pass_trees",
+    metadata,
+    Column("pass_id", Integer, ForeignKey("passes.id"), primary_key=True),
+    Column("tree", LargeBinary, primary_key=True),
+    _required("names_before", Integer),
+    _required("bytes_before", Integer),
+    sqlite_with_rowid=False,
+)
+
+pass_changes = Table(
+    "pass_changes",
+    metadata,
+    Column("pass_id", Integer, primary_key=True),
+    Column("tree", LargeBinary, primary_key=True),
+    Column("kind", PlainText, primary_key=True),
+    _required("paths", Integer),
+    _required("directories", Integer),
+    _required("size_bytes", Integer),
+    ForeignKeyConstraint(["pass_id", "tree"], ["pass_trees.pass_id", "pass_trees.tree"]),
+    sqlite_with_rowid=False,
 )
 
 chunks = Table(

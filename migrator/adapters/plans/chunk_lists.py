@@ -1,4 +1,6 @@
-"""Chunk lists: Parquet files ordered by chunk, beside the plan and, of split chunks, in the state directory."""
+"""Chunk lists: Parquet files ordered by chunk, beside the plan and, of later passes and split chunks, in the state
+directory.
+"""
 
 import hashlib
 import os
@@ -16,7 +18,7 @@ from migrator.adapters.plans.documents import check_plan_name
 from migrator.decide.packing import PackedChunk
 from migrator.domain.errors import Refused
 from migrator.domain.plan import Chunk, ListedPath
-from migrator.domain.states import ChunkKind
+from migrator.domain.states import ChunkKind, PassKind
 from migrator.ports.usage import WrittenList
 
 _LIST_FIELDS: list["pa.Field[Any]"] = [
@@ -55,6 +57,7 @@ _PATH_COLUMNS = (
     "file_size",
 )
 _SPLITS = "splits/"
+_PASSES = "passes/"
 _DIGEST_BYTES = 32
 _READ_BYTES = 1024 * 1024
 
@@ -71,38 +74,37 @@ class _Index:
 class ChunkListFiles:
     """The `ChunkLists` and `ChunkListWriter` ports.
 
-    The lists of a plan lie in `plans_dir/NAME.chunks`, those of split chunks in `splits_dir`. A list's name is
-    relative to one of them, so that a site's directory can be moved. Thread-safe for reading.
+    The lists of a plan lie in `plans_dir/NAME.chunks`, those of passes after the seed in `passes_dir/NAME`, those of
+    split chunks in `splits_dir`. A list's name is relative to one of them, so that a site's directory can be moved.
+    Thread-safe for reading.
     """
 
-    def __init__(self, plans_dir: Path, *, splits_dir: Path) -> None:
+    def __init__(self, plans_dir: Path, *, splits_dir: Path, passes_dir: Path) -> None:
         self._plans_dir = plans_dir
-        self._splits_dir = splits_dir
+        self._places = {_SPLITS: splits_dir, _PASSES: passes_dir}
         self._indexes: dict[str, _Index] = {}
 
     def write(self, plan: str, batch: int, chunks: Iterable[PackedChunk]) -> WrittenList:
         """Write the list of one batch durably. Replaces what an interrupted planning left."""
-        name = f"{check_plan_name(plan)}.chunks/batch-{batch:04d}.parquet"
-        file = self._plans_dir / name
-        file.parent.mkdir(parents=True, exist_ok=True)
-        sync(self._plans_dir)
-        with replacing(file) as stream:
-            written = _write(stream, chunks)
-        return WrittenList(
-            chunk_list=name,
-            digest=self.digest(name),
-            chunks=written.chunks,
-            files=written.files,
-            directories=written.directories,
-            size_bytes=written.size_bytes,
+        return self._write(f"{check_plan_name(plan)}.chunks/batch-{batch:04d}.parquet", chunks)
+
+    def write_pass(
+        self, plan: str, batch: int, number: int, chunks: Iterable[PackedChunk], *, kind: PassKind = PassKind.DELTA
+    ) -> WrittenList:
+        """Write the list of a pass after the seed durably. Replaces what was written before the pass was recorded."""
+        place = self._places[_PASSES]
+        place.mkdir(parents=True, exist_ok=True)
+        sync(place.parent)
+        return self._write(
+            f"{_PASSES}{check_plan_name(plan)}/batch-{batch:04d}-{kind.value}-{number:04d}.parquet", chunks
         )
 
     def write_split(self, pass_id: int, chunk: Chunk, paths: Sequence[ListedPath]) -> str:
         """Write the list of a half of a split chunk; returns its name. The same half may be written again."""
         name = f"pass-{pass_id:06d}/chunk-{chunk.number:08d}.parquet"
-        file = self._splits_dir / name
+        file = self._places[_SPLITS] / name
         file.parent.mkdir(parents=True, exist_ok=True)
-        sync(self._splits_dir)
+        sync(self._places[_SPLITS])
         with replacing(file) as stream, _writer(stream) as writer:
             writer.write_batch(_listed_rows(chunk, paths))
         return _SPLITS + name
@@ -187,9 +189,25 @@ class ChunkListFiles:
         except FileNotFoundError:
             raise _missing(chunk_list, self._file(chunk_list)) from None
 
+    def _write(self, chunk_list: str, chunks: Iterable[PackedChunk]) -> WrittenList:
+        file = self._file(chunk_list)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        sync(file.parent.parent)
+        with replacing(file) as stream:
+            written = _write(stream, chunks)
+        return WrittenList(
+            chunk_list=chunk_list,
+            digest=self.digest(chunk_list),
+            chunks=written.chunks,
+            files=written.files,
+            directories=written.directories,
+            size_bytes=written.size_bytes,
+        )
+
     def _file(self, chunk_list: str) -> Path:
-        root = self._splits_dir if chunk_list.startswith(_SPLITS) else self._plans_dir
-        relative = Path(chunk_list.removeprefix(_SPLITS))
+        prefix = next((prefix for prefix in self._places if chunk_list.startswith(prefix)), "")
+        root = self._places.get(prefix, self._plans_dir)
+        relative = Path(chunk_list.removeprefix(prefix))
         if relative.is_absolute() or ".." in relative.parts:
             raise Refused(
                 f"{chunk_list!r} cannot be a chunk list of this site",

@@ -10,7 +10,7 @@ from migrator.decide.engine_choice import DIRECT
 from migrator.decide.stopping import stop_reason
 from migrator.domain.paths import show
 from migrator.domain.plan import ListedPath
-from migrator.domain.states import ChunkKind
+from migrator.domain.states import ChunkKind, PassKind
 from migrator.domain.transfer import (
     ChunkRecord,
     FileProblem,
@@ -85,16 +85,20 @@ class Attempt:
         self._listed = tuple(paths)
         by_stream, self._by_descriptor = ((), ()) if chunk.kind is ChunkKind.LINKS else _divided(engine, chunk, paths)
         self._view = way.executor.view(chunk.tree)
+        self._again = (
+            request.recopy
+            or chunk.list_path is not None
+            or chunk.tree in under_way.doubtful_trees
+            or bool(world.ledger.passes.attempts_of_chunk(chunk.id))
+        )
         self._work = ChunkWork(
             kind=chunk.kind,
             tree=chunk.tree,
             paths=by_stream,
             capabilities=under_way.capabilities,
             bwlimit_bytes_per_s=_share(request.bwlimit_bytes_per_s, routes.streams),
-            recopy=request.recopy
-            or chunk.list_path is not None
-            or chunk.tree in under_way.doubtful_trees
-            or bool(world.ledger.passes.attempts_of_chunk(chunk.id)),
+            # What is listed after the seed is known to differ, and its size and times may be the same all the same.
+            recopy=self._again or under_way.kind is not PassKind.SEED,
             brick=way.brick,
         )
         self._command: Command | None = None
@@ -195,7 +199,7 @@ class Attempt:
         again: tuple[FileProblem, ...] = ()
         changed: tuple[FileProblem, ...] = ()
         if self._command is not None:
-            if self._work.recopy and self._chunk.kind is ChunkKind.FILES:
+            if self._again and self._chunk.kind is ChunkKind.FILES:
                 await remove_before_stream(self._pass, [listed.path for listed in self._work.paths])
             if self._engine.name != DIRECT and (by_ranges := [one.path for one in self._work.paths if one.in_ranges]):
                 await remove_parts(self._pass, by_ranges)

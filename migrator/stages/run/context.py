@@ -11,7 +11,7 @@ from migrator.domain.events import Event, EventKind, Severity
 from migrator.domain.plan import Batch
 from migrator.domain.run import RunRequest, Stopped
 from migrator.domain.site import TargetCapabilities
-from migrator.domain.states import ChunkKind
+from migrator.domain.states import ChunkKind, PassKind
 from migrator.domain.transfer import ChunkRecord, FileProblem, StopReason
 from migrator.ports.activity import Activity
 from migrator.ports.blocking import Blocking
@@ -108,7 +108,7 @@ class Tally:
 
 @dataclass(slots=True, kw_only=True)
 class PassUnderWay:
-    """One pass over one batch in this run.
+    """One pass over one batch in this run. `chunk_list` names the paths of all its chunks that were not split.
 
     `doubtful_trees` are those that a driver has left in the middle: what lies on the target there proves nothing.
     `syncs` are the calls that bring what was written on a host to the target's disks, by host.
@@ -118,6 +118,8 @@ class PassUnderWay:
     invocation: Invocation
     batch: Batch
     pass_id: int
+    kind: PassKind
+    chunk_list: str
     capabilities: TargetCapabilities
     health_before: SourceHealth
     sync: SharedCall[None]

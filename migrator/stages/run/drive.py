@@ -87,7 +87,7 @@ def _trees_to_drive(under_way: PassUnderWay) -> dict[bytes, Need]:
     world = under_way.world
     waiting = {chunk.tree for chunk in world.ledger.passes.pending(under_way.pass_id, ChunkKind.FILES.value, _ALL)}
     sizes: dict[bytes, Need] = {tree.path: Need() for tree in under_way.batch.trees if tree.path in waiting}
-    for chunk in world.chunk_lists.chunks(under_way.batch.chunk_list):
+    for chunk in world.chunk_lists.chunks(under_way.chunk_list):
         if chunk.kind is ChunkKind.FILES and chunk.tree in sizes:
             so_far = sizes[chunk.tree]
             sizes[chunk.tree] = Need(
@@ -311,10 +311,9 @@ class _Step:
 
     async def _clear_leftovers(self, chunk: ChunkRecord) -> None:
         """Remove temporary files of the rsyncs of earlier tries that were killed."""
-        batch = self._pass.batch
-        for listed in self._world.chunk_lists.chunks(batch.chunk_list):
+        for listed in self._world.chunk_lists.chunks(self._pass.chunk_list):
             if listed.kind is ChunkKind.FILES and listed.tree == chunk.tree:
-                paths = self._world.chunk_lists.paths(batch.chunk_list, listed.number)
+                paths = self._world.chunk_lists.paths(self._pass.chunk_list, listed.number)
                 await remove_before_stream(self._pass, [path.path for path in paths])
 
     def _finish(self, run: _Run, state: AttemptState, chunk_state: ChunkState, counters: StreamCounters) -> None:

@@ -74,12 +74,8 @@ def _remove_of_attempt(world: World, attempt: AttemptRecord) -> int:
     chunk = world.ledger.passes.chunk(attempt.chunk_id)
     if chunk.state is not ChunkState.RUNNING:
         return 0
-    chunk_list = chunk.list_path
     try:
-        if chunk_list is None:
-            record = world.ledger.passes.read(chunk.pass_id)
-            plan, _ = world.documents.read(record.plan)
-            chunk_list = next(batch.chunk_list for batch in plan.batches if batch.number == record.batch)
+        chunk_list = chunk.list_path or world.ledger.passes.read(chunk.pass_id).chunk_list
         paths = [listed.path for listed in world.chunk_lists.paths(chunk_list, chunk.number)]
     except MigratorError as error:
         # The plan may be an older one whose files are gone: no reason to hold up another.

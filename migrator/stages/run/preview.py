@@ -42,10 +42,14 @@ class _Piece:
 
 
 def remaining(world: World, plan: Plan, batch: Batch) -> Remaining:
-    """What a run of the batch would copy. Chunks that were under way when a run was killed count, and those that
+    """What a seed pass over the batch would copy. Chunks that were under way when a run was killed count, and those that
     failed: both are tried again.
     """
-    record = world.ledger.passes.find(plan.name, batch.number, PassKind.SEED)
+    return remaining_of(world, plan, batch, world.ledger.passes.find(plan.name, batch.number, PassKind.SEED))
+
+
+def remaining_of(world: World, plan: Plan, batch: Batch, record: PassRecord | None) -> Remaining:
+    """What is left of a pass over the batch; None: of a seed pass that has not begun."""
     trees: dict[bytes, list[int]] = {tree.path: [0, 0, 0] for tree in batch.trees}
     by_kind: dict[ChunkKind, int] = {}
     needs: dict[bytes, Need] = {}

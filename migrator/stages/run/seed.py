@@ -4,6 +4,7 @@ import errno
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from migrator.decide.batch_states import unverified
 from migrator.decide.site_guards import health_problems
 from migrator.decide.stopping import stop_reason
 from migrator.domain.brick import SourceHealth
@@ -131,7 +132,15 @@ class SeedPass:
         record = left.record
         if record is None:
             chunks = world.chunk_lists.chunks(self.batch.chunk_list)
-            record = passes.start(plan=self.plan.name, batch=number, kind=PassKind.SEED, chunks=chunks, at_s=now_s)
+            record = passes.start(
+                plan=self.plan.name,
+                batch=number,
+                kind=PassKind.SEED,
+                catalog=self.plan.catalog,
+                chunk_list=self.batch.chunk_list,
+                chunks=chunks,
+                at_s=now_s,
+            )
         elif record.state is not PassState.RUNNING:
             passes.set_state(record.id, PassState.RUNNING, now_s)
         self._set_batch(BatchState.SEEDING)
@@ -164,6 +173,8 @@ class SeedPass:
             invocation=self.invocation,
             batch=self.batch,
             pass_id=record.id,
+            kind=record.kind,
+            chunk_list=record.chunk_list,
             capabilities=capabilities,
             health_before=health_before,
             sync=SharedCall(sync),
@@ -248,11 +259,12 @@ class SeedPass:
         world = self.invocation.world
         record = world.ledger.plans.read(self.plan.name)
         now = record.batches.get(self.batch.number) if record else None
+        kinds = [one.kind for one in world.ledger.passes.of_batch(self.plan.name, self.batch.number)]
         steps = {
             (BatchState.PLANNED, BatchState.SEEDING): (BatchState.SEEDING,),
             (BatchState.PLANNED, BatchState.SEEDED): (BatchState.SEEDING, BatchState.SEEDED),
             (BatchState.SEEDING, BatchState.SEEDED): (BatchState.SEEDED,),
-            (BatchState.VERIFIED, BatchState.SEEDING): (BatchState.SEEDED,),
+            (BatchState.VERIFIED, BatchState.SEEDING): (unverified(kinds),),
         }
         for step in steps.get((now, state), ()) if now else ():
             world.ledger.plans.set_batch_state(self.plan.name, self.batch.number, step)

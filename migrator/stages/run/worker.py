@@ -76,7 +76,7 @@ class Worker:
 
     async def _handle(self, chunk: ChunkRecord) -> "float | _Later | None":
         """Try a chunk once; how long it is to wait where it waits again, and whether its confirmation gives it back."""
-        paths = tuple(self._world.chunk_lists.paths(chunk.list_path or self._pass.batch.chunk_list, chunk.number))
+        paths = tuple(self._world.chunk_lists.paths(chunk.list_path or self._pass.chunk_list, chunk.number))
         if not await self._tree_is_there(chunk):
             return None
         io_errors = self._pass.known_io_errors

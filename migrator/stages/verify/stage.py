@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from migrator.decide.batch_states import after_verification
 from migrator.decide.site_guards import health_problems, mount_problems
 from migrator.domain.brick import SourceHealth
 from migrator.domain.entry import EntryType
@@ -340,10 +341,9 @@ class _Verification:
         )
 
     def _set_batch_state(self, state: BatchState, record: VerificationRecord) -> None:
-        """Only seeded and verified batches change: one whose seed pass is not over cannot be verified."""
-        proven = record.whole and not record.differences
-        wanted = BatchState.VERIFIED if proven else BatchState.SEEDED
-        if state in (BatchState.SEEDED, BatchState.VERIFIED) and state is not wanted:
+        kinds = [one.kind for one in self._ledger.passes.of_batch(record.plan, record.batch)]
+        wanted = after_verification(state, kinds, proven=record.whole and not record.differences)
+        if wanted is not state:
             self._ledger.plans.set_batch_state(record.plan, record.batch, wanted)
 
     def _announce(self, record: VerificationRecord, manifest: ClosedManifest) -> None:

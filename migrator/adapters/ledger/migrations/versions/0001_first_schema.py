@@ -16,14 +16,22 @@ def upgrade() -> None:
         sa.Column("plan", sa.Text(), nullable=False),
         sa.Column("batch", sa.Integer(), nullable=False),
         sa.Column("kind", sa.Text(), nullable=False),
+        sa.Column("number", sa.Integer(), nullable=False),
         sa.Column("state", sa.Text(), nullable=False),
+        sa.Column("catalog", sa.Text(), nullable=False),
+        sa.Column("base_catalog", sa.Text(), nullable=True),
+        sa.Column("chunk_list", sa.Text(), nullable=False),
+        sa.Column("move_list", sa.Text(), nullable=True),
+        sa.Column("moved_at_s", sa.Float(), nullable=True),
+        sa.Column("scan_s", sa.Float(), nullable=True),
         sa.Column("started_at_s", sa.Float(), nullable=False),
         sa.Column("finished_at_s", sa.Float(), nullable=True),
         sa.Column("total_files", sa.Integer(), nullable=False),
         sa.Column("total_bytes", sa.Integer(), nullable=False),
+        sa.CheckConstraint("(kind = 'seed') = (number = 0) AND number >= 0", name=op.f("ck_passes_number")),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_passes")),
+        sa.UniqueConstraint("plan", "batch", "kind", "number", name=op.f("uq_passes_plan_batch_kind_number")),
     )
-    op.create_index(op.f("ix_passes_plan_batch_kind"), "passes", ["plan", "batch", "kind"], unique=False)
 
     op.create_table(
         "plans",
@@ -160,6 +168,30 @@ def upgrade() -> None:
         "ix_chunks_totals", "chunks", ["pass_id", "tree", "kind", "state", "files", "size_bytes"], unique=False
     )
 
+    op.create_table(
+        "pass_trees",
+        sa.Column("pass_id", sa.Integer(), nullable=False),
+        sa.Column("tree", sa.LargeBinary(), nullable=False),
+        sa.Column("names_before", sa.Integer(), nullable=False),
+        sa.Column("bytes_before", sa.Integer(), nullable=False),
+        sa.ForeignKeyConstraint(["pass_id"], ["passes.id"], name=op.f("fk_pass_trees_pass_id")),
+        sa.PrimaryKeyConstraint("pass_id", "tree", name=op.f("pk_pass_trees")),
+        sqlite_with_rowid=False,
+    )
+    op.create_table(
+        "pass_changes",
+        sa.Column("pass_id", sa.Integer(), nullable=False),
+        sa.Column("tree", sa.LargeBinary(), nullable=False),
+        sa.Column("kind", sa.Text(), nullable=False),
+        sa.Column("paths", sa.Integer(), nullable=False),
+        sa.Column("directories", sa.Integer(), nullable=False),
+        sa.Column("size_bytes", sa.Integer(), nullable=False),
+        sa.ForeignKeyConstraint(
+            ["pass_id", "tree"], ["pass_trees.pass_id", "pass_trees.tree"], name=op.f("fk_pass_changes_pass_id_tree")
+        ),
+        sa.PrimaryKeyConstraint("pass_id", "tree", "kind", name=op.f("pk_pass_changes")),
+        sqlite_with_rowid=False,
+    )
     op.create_table(
         "events",
         sa.Column("id", sa.Integer(), nullable=False),

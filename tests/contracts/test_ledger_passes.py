@@ -1,0 +1,294 @@
+"""What every ledger does with several passes over one batch."""
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from migrator.adapters.ledger.sqlite import open_ledger
+from migrator.domain.changes import ChangeKind, Changes, ChangeTally, TreeChanges
+from migrator.domain.errors import LedgerCorrupt
+from migrator.domain.plan import Chunk
+from migrator.domain.states import ChunkKind, ChunkState, PassKind, PassState
+from migrator.domain.transfer import (
+    FileProblem,
+    FileProblemKind,
+    ListedChunk,
+    NotArrived,
+    ProcessIdentity,
+    StreamCounters,
+)
+from migrator.domain.tree import UserTree
+from migrator.ports.ledger import Ledger, PassRecord
+from tests.contracts.plans import small_plan
+
+ALICE = b"home/alice\n\xff"
+SEED_LIST, DELTA_LIST = "plan.chunks/batch-0001.parquet", "passes/plan/batch-0001-delta-0001.parquet"
+CHANGES = Changes(
+    base="catalog-1",
+    now="catalog-2",
+    trees=(
+        TreeChanges(
+            tree=ALICE,
+            names_before=2**40,
+            bytes_before=2**50,
+            by_kind={
+                ChangeKind.NEW: ChangeTally(paths=3, directories=1, size_bytes=2**45),
+                ChangeKind.VANISHED: ChangeTally(paths=9, directories=9, size_bytes=0),
+            },
+        ),
+        TreeChanges(tree=b"home/bob", names_before=0, bytes_before=0),
+    ),
+)
+
+
+def _sqlite(directory: Path) -> Ledger:
+    return open_ledger(directory / "ledger.db", create=True)
+
+
+@pytest.fixture(params=[_sqlite], ids=["sqlite"])
+def ledger(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Ledger]:
+    make: Callable[[Path], Ledger] = request.param
+    made = make(tmp_path)
+    trees = (UserTree(path=ALICE, user="alice"), UserTree(path=b"home/bob", user="bob"))
+    made.plans.record(small_plan(trees=trees), path="plans/plan.json", checksum="c")
+    yield made
+    close = getattr(made, "close", None)
+    if close is not None:
+        close()
+
+
+def files(*numbers: int, kind: ChunkKind = ChunkKind.FILES) -> list[Chunk]:
+    return [Chunk(number=number, kind=kind, tree=ALICE, files=1, size_bytes=10) for number in numbers]
+
+
+def seed(ledger: Ledger, chunks: Sequence[Chunk] = (), batch: int = 1) -> int:
+    return ledger.passes.start(
+        plan="plan",
+        batch=batch,
+        kind=PassKind.SEED,
+        catalog="catalog-1",
+        chunk_list=SEED_LIST,
+        chunks=chunks,
+        at_s=5.0,
+    ).id
+
+
+def delta(ledger: Ledger, number: int = 1, chunks: Sequence[Chunk] = (), **other: Any) -> PassRecord:
+    facts: dict[str, Any] = {
+        "catalog": "catalog-2",
+        "base_catalog": "catalog-1",
+        "chunk_list": DELTA_LIST,
+        "move_list": "moves-1",
+        "scan_s": 2.5,
+    }
+    kind = other.pop("kind", PassKind.DELTA)
+    return ledger.passes.start(
+        plan="plan", batch=1, kind=kind, number=number, chunks=chunks, at_s=50.0, **{**facts, **other}
+    )
+
+
+def end_chunk(ledger: Ledger, chunk_id: int, *problems: FileProblem, state: ChunkState = ChunkState.DONE) -> None:
+    attempt = ledger.passes.intend(
+        chunk_id=chunk_id, token=f"t{chunk_id}", host="here", engine="rsync", argv=(), at_s=6.0
+    )
+    ledger.passes.started(attempt, ProcessIdentity(pid=7, start_ticks=70, boot_id="b"))
+    ledger.passes.finish(
+        attempt,
+        at_s=7.0,
+        state="succeeded" if state is ChunkState.DONE else "failed",
+        exit_code=0,
+        counters=StreamCounters(files=1, size_bytes=10),
+        stderr_tail=b"",
+        chunk_state=state,
+        problems=problems,
+    )
+
+
+def end_chunks(ledger: Ledger, pass_id: int, *problems: FileProblem, state: ChunkState = ChunkState.DONE) -> None:
+    for chunk in ledger.passes.pending(pass_id, ChunkKind.FILES, 1000):
+        end_chunk(ledger, chunk.id, *problems, state=state)
+
+
+def done(ledger: Ledger, pass_id: int) -> None:
+    ledger.passes.set_state(pass_id, PassState.DONE, 60.0)
+
+
+def problem(path: bytes, kind: FileProblemKind = FileProblemKind.BAD) -> FileProblem:
+    return FileProblem(path=path, kind=kind, errno=None, reason="r")
+
+
+class TestPasses:
+    def test_say_what_they_were_made_from(self, ledger: Ledger) -> None:
+        first = ledger.passes.read(seed(ledger))
+        assert (first.number, first.catalog, first.base_catalog, first.chunk_list) == (0, "catalog-1", None, SEED_LIST)
+        assert (first.move_list, first.moved_at_s, first.scan_s) == (None, None, None)
+        second = delta(ledger)
+        assert ledger.passes.read(second.id) == second
+        assert (second.number, second.catalog, second.base_catalog) == (1, "catalog-2", "catalog-1")
+        assert (second.chunk_list, second.move_list, second.scan_s) == (DELTA_LIST, "moves-1", 2.5)
+
+    def test_the_latest_of_a_kind_is_found(self, ledger: Ledger) -> None:
+        of_seed = seed(ledger)
+        for number in (1, 2, 10):
+            delta(ledger, number)
+        last = delta(ledger, 1, kind=PassKind.FINAL)
+        found = ledger.passes.find("plan", 1, PassKind.DELTA)
+        assert found is not None
+        assert found.number == 10
+        assert ledger.passes.find("plan", 1, PassKind.FINAL) == last
+        other = seed(ledger, batch=2)
+        kinds = [(one.kind, one.number) for one in ledger.passes.of_batch("plan", 1)]
+        assert kinds == [
+            (PassKind.SEED, 0),
+            (PassKind.DELTA, 1),
+            (PassKind.DELTA, 2),
+            (PassKind.DELTA, 10),
+            (PassKind.FINAL, 1),
+        ]
+        assert [one.id for one in ledger.passes.of_batch("plan", 2)] == [other]
+        assert {one.id for one in ledger.passes.of_plan("plan")} >= {of_seed, other, last.id}
+        assert list(ledger.passes.of_batch("plan", 3)) == []
+
+    def test_started_again_is_the_same_pass(self, ledger: Ledger) -> None:
+        made = delta(ledger, chunks=files(1, 2), changes=CHANGES)
+        assert delta(ledger, chunks=files(1, 2), changes=CHANGES) == made
+        assert len(ledger.passes.pending(made.id, ChunkKind.FILES, 9)) == 2
+        done(ledger, made.id)
+        assert delta(ledger, chunks=files(1, 2)).state is PassState.DONE
+        assert delta(ledger, 2, chunks=files(1, 2)).id != made.id
+
+    @pytest.mark.parametrize(
+        "other", [{"catalog": "x"}, {"base_catalog": None}, {"chunk_list": "x"}, {"move_list": None}, {"chunks": []}]
+    )
+    def test_started_again_with_something_else_is_refused(self, ledger: Ledger, other: dict[str, Any]) -> None:
+        delta(ledger, chunks=files(1, 2))
+        with pytest.raises(LedgerCorrupt, match="delta 1 pass over batch 1"):
+            delta(ledger, **{"chunks": files(1, 2), **other})
+
+    @pytest.mark.parametrize(
+        ("kind", "number"), [(PassKind.SEED, 1), (PassKind.DELTA, 0), (PassKind.FINAL, 0), (PassKind.DELTA, -1)]
+    )
+    def test_the_seed_alone_is_number_0(self, ledger: Ledger, kind: PassKind, number: int) -> None:
+        with pytest.raises(LedgerCorrupt):
+            delta(ledger, number, kind=kind)
+
+    def test_moves_are_done_once(self, ledger: Ledger) -> None:
+        made = delta(ledger)
+        ledger.passes.moves_done(made.id, 70.0)
+        ledger.passes.moves_done(made.id, 90.0)
+        assert ledger.passes.read(made.id).moved_at_s == 70.0
+        with pytest.raises(LedgerCorrupt, match="no pass 99"):
+            ledger.passes.moves_done(99, 1.0)
+
+
+class TestChanges:
+    def test_come_back_as_recorded(self, ledger: Ledger) -> None:
+        made = delta(ledger)
+        assert ledger.passes.changes(made.id) is None
+        ledger.passes.record_changes(made.id, CHANGES)
+        ledger.passes.record_changes(made.id, CHANGES)
+        assert ledger.passes.changes(made.id) == CHANGES
+
+    def test_are_recorded_with_their_pass(self, ledger: Ledger) -> None:
+        made = delta(ledger, changes=CHANGES)
+        assert ledger.passes.changes(made.id) == CHANGES
+        assert ledger.passes.changes(delta(ledger, 2).id) is None
+
+    def test_of_other_catalogs_undo_the_whole_start(self, ledger: Ledger) -> None:
+        with pytest.raises(LedgerCorrupt, match="other catalogs"):
+            delta(ledger, catalog="catalog-3", changes=CHANGES)
+        assert list(ledger.passes.of_batch("plan", 1)) == []
+
+    def test_cannot_be_others_afterwards(self, ledger: Ledger) -> None:
+        made = delta(ledger, changes=CHANGES)
+        fewer = Changes(base="catalog-1", now="catalog-2", trees=CHANGES.trees[:1])
+        with pytest.raises(LedgerCorrupt, match="other changes"):
+            ledger.passes.record_changes(made.id, fewer)
+        assert ledger.passes.changes(made.id) == CHANGES
+
+
+class TestNotArrived:
+    def test_is_nothing_before_the_first_pass_and_when_all_is_there(self, ledger: Ledger) -> None:
+        assert ledger.passes.not_arrived("plan", 1) == NotArrived()
+        made = seed(ledger, files(1, 2))
+        end_chunks(ledger, made)
+        done(ledger, made)
+        assert ledger.passes.not_arrived("plan", 1) == NotArrived()
+
+    def test_counts_every_file_with_a_problem(self, ledger: Ledger) -> None:
+        made = seed(ledger, files(1))
+        paths = [ALICE + b"/bad", ALICE + b"/changed", ALICE + b"/gone"]
+        kinds = (FileProblemKind.BAD, FileProblemKind.CHANGED, FileProblemKind.VANISHED)
+        end_chunks(ledger, made, *map(problem, paths, kinds))
+        done(ledger, made)
+        assert ledger.passes.not_arrived("plan", 1) == NotArrived(paths=tuple(paths))
+
+    def test_names_the_lists_of_chunks_that_failed(self, ledger: Ledger) -> None:
+        made = seed(ledger, files(1, 2, 3))
+        first, second, third = ledger.passes.pending(made, ChunkKind.FILES, 9)
+        end_chunk(ledger, first.id, problem(b"x"), state=ChunkState.FAILED)
+        end_chunk(ledger, second.id)
+        split = ledger.passes.intend(chunk_id=third.id, token="s", host="h", engine="e", argv=(), at_s=1.0)
+        ledger.passes.started(split, ProcessIdentity(pid=7, start_ticks=70, boot_id="b"))
+        halves = ledger.passes.split(third.id, [(chunk, f"splits/{chunk.number}") for chunk in files(4, 5)])
+        ledger.passes.finish(
+            split,
+            at_s=7.0,
+            state="failed",
+            exit_code=1,
+            counters=StreamCounters(),
+            stderr_tail=b"",
+            chunk_state=ChunkState.SPLIT,
+            problems=(),
+        )
+        end_chunk(ledger, halves[0].id)
+        end_chunk(ledger, halves[1].id, state=ChunkState.FAILED)
+        done(ledger, made)
+        assert ledger.passes.not_arrived("plan", 1) == NotArrived(
+            paths=(b"x",),
+            chunks=(ListedChunk(chunk_list=SEED_LIST, number=1), ListedChunk(chunk_list="splits/5", number=5)),
+        )
+
+    def test_leaves_out_what_a_driver_did_not_do(self, ledger: Ledger) -> None:
+        made = seed(ledger, files(1, kind=ChunkKind.TREE))
+        done(ledger, made)
+        assert ledger.passes.not_arrived("plan", 1) == NotArrived()
+
+    @pytest.mark.parametrize("state", [PassState.RUNNING, PassState.STOPPED])
+    def test_nothing_is_known_of_the_trees_of_a_pass_that_has_not_gone_through(
+        self, ledger: Ledger, state: PassState
+    ) -> None:
+        first = seed(ledger, files(1))
+        end_chunks(ledger, first, problem(b"x"))
+        done(ledger, first)
+        second = delta(ledger, chunks=files(1, 2))
+        if state is PassState.STOPPED:
+            ledger.passes.set_state(second.id, state, 60.0)
+        assert ledger.passes.not_arrived("plan", 1) == NotArrived(paths=(b"x",), trees=(ALICE,))
+
+    def test_nothing_is_known_of_a_tree_that_was_not_found(self, ledger: Ledger) -> None:
+        made = seed(ledger, files(1))
+        end_chunks(ledger, made, problem(ALICE, FileProblemKind.VANISHED))
+        done(ledger, made)
+        assert ledger.passes.not_arrived("plan", 1) == NotArrived(trees=(ALICE,))
+
+    def test_is_settled_by_a_later_pass_that_went_through(self, ledger: Ledger) -> None:
+        first = seed(ledger, files(1, 2))
+        chunks = ledger.passes.pending(first, ChunkKind.FILES, 9)
+        end_chunk(ledger, chunks[0].id, state=ChunkState.FAILED)
+        end_chunk(ledger, chunks[1].id, problem(b"old"))
+        done(ledger, first)
+        other = seed(ledger, files(1), batch=2)
+        end_chunks(ledger, other, problem(b"other batch"))
+        done(ledger, other)
+        second = delta(ledger, chunks=files(1))
+        end_chunks(ledger, second.id, problem(b"new", FileProblemKind.CHANGED))
+        done(ledger, second.id)
+        assert ledger.passes.not_arrived("plan", 1) == NotArrived(paths=(b"new",))
+        third = delta(ledger, 2, chunks=files(1))
+        end_chunks(ledger, third.id)
+        done(ledger, third.id)
+        assert ledger.passes.not_arrived("plan", 1) == NotArrived()
+        assert ledger.passes.not_arrived("plan", 2) == NotArrived(paths=(b"other batch",))
