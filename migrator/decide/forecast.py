@@ -38,8 +38,8 @@ def choose_cost(measured: TransferCost | None, streams: int) -> TransferCost:
     )
 
 
-def copy_s(files: int, size_bytes: int, cost: TransferCost) -> float:
-    """Seconds to copy so many paths and bytes with all streams busy."""
+def copy_s(files: float, size_bytes: float, cost: TransferCost) -> float:
+    """Seconds to copy so many paths and bytes with all streams busy; parts of them where they are expected ones."""
     return (files * cost.s_per_file + size_bytes * cost.s_per_byte) / max(cost.streams, 1)
 
 
