@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from migrator.adapters.filesystems.gluster import GlusterSource
     from migrator.adapters.filesystems.posix import PosixSource
     from migrator.adapters.filesystems.target import MountedTarget
+    from migrator.adapters.hooks.program import HookPrograms
     from migrator.adapters.ledger.sqlite import SqliteLedger
     from migrator.adapters.output.run_files import DirectoryRunFiles
     from migrator.adapters.plans.chunk_lists import ChunkListFiles
@@ -189,6 +190,17 @@ class Wiring:
         from migrator.adapters.output.run_files import DirectoryRunFiles
 
         return DirectoryRunFiles(self.site.runs_dir)
+
+    def hooks(self) -> "HookPrograms":
+        """The hooks of the site."""
+        from migrator.adapters.hooks.program import HookPrograms
+
+        return HookPrograms(
+            self.processes,
+            directory=os.fsencode(self.site.site.hooks_dir),
+            site_file=os.fsencode(self.site.file),
+            timeout_s=self.site.hooks.timeout_s,
+        )
 
     def activity(self) -> "ProcActivity":
         """Whether streams still do something."""

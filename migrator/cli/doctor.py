@@ -35,6 +35,7 @@ def doctor_command(invocation: Invocation) -> ExitCode:
             confinement_problem=wiring.executor().problem,
             hosts=host_world(wiring.site, source),
             find_driver=find_driver,
+            hooks=wiring.hooks(),
         )
         findings = run_to_end(examine(world), when_interrupted="run `migrator doctor` again")
     present(invocation, findings, finding_document)

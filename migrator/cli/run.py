@@ -97,6 +97,7 @@ def run_command(
                         files=wiring.run_files(),
                         activity=wiring.activity(),
                         blocking=wiring.blocking(),
+                        hooks=wiring.hooks(),
                     )
 
             try:

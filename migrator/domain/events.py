@@ -33,6 +33,11 @@ class EventKind(StrEnum):
     TREE_DRIVEN = "tree-driven"
     SECOND_LOOK = "second-look"
     CAPABILITIES_PROBED = "capabilities-probed"
+    HOOK_CALLED = "hook-called"
+    HOOK_SKIPPED = "hook-skipped"
+    HOOK_REFUSED = "hook-refused"
+    HOOK_FAILED = "hook-failed"
+    HOOK_INTERRUPTED = "hook-interrupted"
 
 
 class Severity(StrEnum):

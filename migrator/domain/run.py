@@ -88,6 +88,7 @@ class BatchSummary:
 
     `left` is what is still to do, tree by tree (of a dry run: what would be done); `guards` what the guards said.
     `bad` lists the files of the whole pass that need attention, `vanished` counts those that were gone on the source.
+    `skipped` says which hook skipped the batch, or its pass; `hooks` names those that a dry run did not call.
     """
 
     batch: int
@@ -104,6 +105,8 @@ class BatchSummary:
     guards: tuple[GuardFinding, ...] = ()
     nothing_to_do: bool = False
     stopped: Stopped | None = None
+    skipped: str = ""
+    hooks: tuple[str, ...] = ()
 
     @property
     def refused(self) -> bool:

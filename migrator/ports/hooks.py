@@ -15,6 +15,10 @@ class Hooks(Protocol):
         """Where they are looked for."""
 
     @property
+    def site_file(self) -> bytes:
+        """The site.toml that they belong to, absolute: with it a hook can ask this program."""
+
+    @property
     def timeout_s(self) -> float:
         """How long a call may take."""
 

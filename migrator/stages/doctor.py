@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from migrator.config.site import Site
+from migrator.decide.hooks import check_hooks
 from migrator.decide.site_checks import (
     check_capabilities,
     check_clock,
@@ -41,10 +42,12 @@ from migrator.domain.errors import Refused, ToolFailed, UsageError
 from migrator.domain.events import Event, EventKind, Severity
 from migrator.domain.finding import Finding, failure, ok
 from migrator.domain.mounts import Mount, mount_of
+from migrator.domain.paths import show
 from migrator.domain.site import Capacity, MountIdentity, TargetCapabilities
 from migrator.ports.blocking import Blocking
 from migrator.ports.clock import Clock
 from migrator.ports.filesystem import FileSystem, SourceFileSystem, TargetFileSystem
+from migrator.ports.hooks import Hooks
 from migrator.ports.ledger import Ledger, SiteRecord
 from migrator.ports.processes import Command, Processes
 from migrator.stages.host_examination import HostWorld, examine_hosts
@@ -65,7 +68,7 @@ class DoctorWorld:
 
     `confinement_problem` says of a program why no stream of it could be confined here, None where it can. `hosts` is
     what is looked at on the hosts of site.toml, None: nothing. `find_driver` raises ToolFailed where an engine that is a
-    driver cannot be used.
+    driver cannot be used. `hooks` None: nobody looks at them.
     """
 
     site: Site
@@ -81,6 +84,7 @@ class DoctorWorld:
     euid: int | None = None
     hosts: HostWorld | None = None
     find_driver: Callable[[str], object] = lambda _engine: None
+    hooks: Hooks | None = None
 
 
 async def examine(world: DoctorWorld) -> tuple[Finding, ...]:
@@ -91,6 +95,7 @@ async def examine(world: DoctorWorld) -> tuple[Finding, ...]:
     record = world.ledger.site.read() if world.ledger is not None else None
     findings = [*await _tools(world), *check_unused_keys(world.site.without_effect), *_users_map(world.site)]
     findings += _state_directory(world)
+    findings += await _hooks(world)
     findings.append(check_clock(world.clock.now_s(), _last_event_s(world.ledger)))
     source, source_room, state = await _source(world, record, findings)
     target = await _target(world, record, source_room, findings)
@@ -153,6 +158,16 @@ def _users_map(site: Site) -> list[Finding]:
     if site.users.map.is_file():
         return [ok("users map", str(site.users.map))]
     return [failure("users map", f"{site.users.map} is missing", "write it, or take [users] map out of site.toml")]
+
+
+async def _hooks(world: DoctorWorld) -> list[Finding]:
+    if world.hooks is None:
+        return []
+    found, error = await _ask(world, world.hooks.find)
+    if found is None:
+        fix = "mend the file system that holds them, or name another directory in [site] hooks_dir"
+        return [failure("hooks", f"{show(world.hooks.directory)} cannot be looked at: {error}", fix)]
+    return check_hooks(found, world.hooks.directory)
 
 
 def _state_directory(world: DoctorWorld) -> list[Finding]:

@@ -16,15 +16,21 @@ _GRACE_S = 5.0
 class HookPrograms:
     """The `Hooks` port. No shell: a hook is started as it lies there, and the kernel reads its first line."""
 
-    def __init__(self, processes: Processes, *, directory: bytes, timeout_s: float) -> None:
+    def __init__(self, processes: Processes, *, directory: bytes, site_file: bytes, timeout_s: float) -> None:
         self._processes = processes
         self._directory = directory
+        self._site_file = site_file
         self._timeout_s = timeout_s
 
     @property
     def directory(self) -> bytes:
         """Where they are looked for."""
         return self._directory
+
+    @property
+    def site_file(self) -> bytes:
+        """The site.toml that they belong to."""
+        return self._site_file
 
     @property
     def timeout_s(self) -> float:

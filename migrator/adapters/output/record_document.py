@@ -186,9 +186,13 @@ def _batch(batch: BatchSummary, *, dry_run: bool) -> Iterator[Block]:
     for finding in batch.guards:
         for problem in finding.problems:
             yield paragraph(f"Refused by the guard {finding.guard}: {problem}", alert=True)
+    if batch.skipped:
+        yield paragraph(f"Skipped: {batch.skipped}", alert=True)
+    if batch.hooks:
+        yield paragraph(f"Hooks that would be called: {', '.join(batch.hooks)}")
     if batch.nothing_to_do:
         yield paragraph("Nothing to do: this batch had been copied before.")
-    elif not dry_run:
+    elif not (dry_run or batch.skipped):
         rate = format_rate(batch.written_bytes / batch.elapsed_s) if batch.elapsed_s > 0 else NONE
         yield facts(
             [

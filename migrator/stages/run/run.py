@@ -3,11 +3,13 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 
 from migrator.domain.errors import ExitCode, Interrupted, MigratorError
 from migrator.domain.events import EventKind, Severity
 from migrator.domain.plan import Batch, Plan
 from migrator.domain.run import BatchSummary, RunRequest, RunStopped, RunSummary
+from migrator.domain.states import PassKind
 from migrator.domain.units import several
 from migrator.ports.activity import Activity
 from migrator.ports.blocking import Blocking
@@ -15,6 +17,7 @@ from migrator.ports.catalog import ChunkLists
 from migrator.ports.clock import Clock
 from migrator.ports.drivers import Driving
 from migrator.ports.filesystem import SourceFileSystem, TargetFileSystem
+from migrator.ports.hooks import Hooks
 from migrator.ports.lanes import BrickGuard, Lanes
 from migrator.ports.ledger import Ledger, SiteRecord
 from migrator.ports.locks import Locks
@@ -23,6 +26,8 @@ from migrator.ports.progress import Progress
 from migrator.ports.run_files import RunDirectory, RunFiles
 from migrator.stages.run.context import LOG, Invocation, World
 from migrator.stages.run.guards import find_problems, read_plan
+from migrator.stages.run.hook_looks import is_seeded, preview_hooks
+from migrator.stages.run.hooking import Hooking
 from migrator.stages.run.preview import remaining
 from migrator.stages.run.recovery import recover
 from migrator.stages.run.seed import SeedPass
@@ -48,11 +53,13 @@ async def run_batches(
     files: RunFiles,
     activity: Activity,
     blocking: Blocking,
+    hooks: Hooks | None = None,
 ) -> RunSummary:
     """Copy batches, one after the other, from wherever each of them is. The same call goes on after any crash.
 
-    `tokens` gives a random token for every attempt. Cancelling the task stops cleanly: every stream is ended first,
-    then Interrupted is raised; being cancelled again meanwhile changes nothing.
+    `tokens` gives a random token for every attempt and every call of a hook; without `hooks` none is called. Cancelling
+    the task stops cleanly: every stream is ended first, then Interrupted is raised; being cancelled again meanwhile
+    changes nothing.
 
     Raises UsageError (no such batch), Refused (a guard, with every reason), LockHeld, RunStopped (the pool stopped: a
     full target, an input/output error, ...; the summary is in it), Interrupted, LedgerCorrupt.
@@ -75,17 +82,18 @@ async def run_batches(
     plan, site = read_plan(world, request)
     batches = [batch for number in dict.fromkeys(request.batches) for batch in plan.batches if batch.number == number]
     if request.dry_run:
-        return await _preview(world, request, plan, site, batches)
+        return await _preview(world, request, plan, site, batches, hooks=hooks)
     purpose = f"run of batch {', '.join(str(batch.number) for batch in batches)} of plan {plan.name}"
     with locks.hold(VERB, purpose), files.open(VERB, clock.now_s()) as directory:
         earlier = ledger.runs.latest(VERB)
         run_id = ledger.runs.start(verb=VERB, pid=request.pid, at_s=clock.now_s(), directory=directory.path)
         invocation = Invocation(world=world, request=request, run_id=run_id, directory=directory)
+        hooking = Hooking(invocation=invocation, hooks=hooks, plan=plan, site=site)
         exit_code = ExitCode.FAILED
         try:
             async with _heartbeat(invocation):
                 summary = await _copy(
-                    invocation, plan, site, batches, directory, heard_at_s=earlier.heartbeat_at_s if earlier else 0.0
+                    hooking, batches, directory, heard_at_s=earlier.heartbeat_at_s if earlier else 0.0
                 )
             exit_code = summary.exit_code
         except asyncio.CancelledError:
@@ -106,42 +114,53 @@ async def run_batches(
 
 
 async def _copy(
-    invocation: Invocation,
-    plan: Plan,
-    site: SiteRecord,
+    hooking: Hooking,
     batches: list[Batch],
     directory: RunDirectory,
     *,
     heard_at_s: float,
 ) -> RunSummary:
+    invocation, plan, site = hooking.invocation, hooking.plan, hooking.site
     numbers = ", ".join(str(batch.number) for batch in batches)
     subject = f"plan {plan.name}"
     invocation.say(EventKind.RUN_STARTED, Severity.INFO, subject, f"run of batch {numbers} of plan {plan.name}")
+    await hooking.begin()
     await recover(invocation, site, heard_at_s=heard_at_s)
     done: list[BatchSummary] = []
     for batch in batches:
-        summary = await SeedPass(invocation=invocation, plan=plan, site=site, batch=batch).run()
+        seed = SeedPass(invocation=invocation, plan=plan, site=site, batch=batch)
+        idle = is_seeded(invocation.world, plan, batch)
+        seeding = partial(hooking.around_pass, batch, PassKind.SEED, seed.run, idle=idle)
+        summary = await hooking.around_batch(batch, seeding, idle=idle)
         done.append(summary)
         if summary.stopped is not None:
             so_far = RunSummary(run_id=invocation.run_id, directory=directory.path, dry_run=False, batches=tuple(done))
             raise RunStopped(summary.stopped, so_far)
     whole = RunSummary(run_id=invocation.run_id, directory=directory.path, dry_run=False, batches=tuple(done))
     words = "had been finished before: nothing was copied" if whole.nothing_to_do else "copied"
+    if skipped := [str(batch.batch) for batch in done if batch.skipped]:
+        all_skipped = len(skipped) == len(done)
+        words = (
+            "skipped by hooks: nothing was copied" if all_skipped else f"{words}, but for {', '.join(skipped)} (hooks)"
+        )
     bad = sum(len(batch.bad) for batch in done)
     if bad:
         words += f"; {several(bad, 'file needs', 'files need')} attention"
-    severity = Severity.WARNING if bad else Severity.INFO
+    severity = Severity.WARNING if bad or skipped else Severity.INFO
     invocation.say(EventKind.RUN_FINISHED, severity, subject, f"batch {numbers}: {words}")
     return whole
 
 
-async def _preview(world: World, request: RunRequest, plan: Plan, site: SiteRecord, batches: list[Batch]) -> RunSummary:
+async def _preview(
+    world: World, request: RunRequest, plan: Plan, site: SiteRecord, batches: list[Batch], *, hooks: Hooks | None
+) -> RunSummary:
     """The very decisions of a run, and no change: neither target nor ledger, nor the lock, nor a run directory."""
     found: list[BatchSummary] = []
     for batch in batches:
         left = remaining(world, plan, batch)
         findings, _ = await find_problems(world, request, site, batch, left.need)
         finished = left.record is not None and not left.chunks
+        to_call, hook_finding = await preview_hooks(world, hooks, plan, batch, idle=finished)
         found.append(
             BatchSummary(
                 batch=batch.number,
@@ -150,8 +169,9 @@ async def _preview(world: World, request: RunRequest, plan: Plan, site: SiteReco
                 size_bytes=sum(work.size_bytes for work in left.trees),
                 chunks_by_kind=left.chunks_by_kind,
                 left=left.trees,
-                guards=() if finished else findings,
+                guards=(hook_finding,) if finished else (*findings, hook_finding),
                 nothing_to_do=finished,
+                hooks=to_call,
             )
         )
     return RunSummary(run_id=None, directory=None, dry_run=True, batches=tuple(found))
