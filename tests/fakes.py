@@ -401,7 +401,8 @@ class FakeChunkLists:
     ) -> None:
         rows, listed = self.lists.setdefault(name, []), tuple(paths)
         size_bytes = sum(path.size_bytes for path in listed)
-        chunk = Chunk(number=len(rows) + 1, kind=kind, tree=tree, files=len(listed), size_bytes=size_bytes, brick=brick)
+        files = 0 if kind is ChunkKind.RANGES else len(listed)
+        chunk = Chunk(number=len(rows) + 1, kind=kind, tree=tree, files=files, size_bytes=size_bytes, brick=brick)
         rows.append((chunk, listed))
 
     def chunks(self, chunk_list: str) -> Iterable[Chunk]:
@@ -556,6 +557,7 @@ class FakeLane:
     refused: frozenset[str] = frozenset()
     settled_by_others: bool = False
     asked: list[str | None] = field(default_factory=list)
+    engine_name: str = "rsync"
 
     @property
     def host(self) -> str:
@@ -582,7 +584,7 @@ class FakeLane:
             raise self.lost
         if brick in self.refused:
             raise BrickRefused(f"{brick} is no brick there")
-        return Way(executor=self.executor, engines={"rsync": self.engine}, brick=self.rules)
+        return Way(executor=self.executor, engines={self.engine_name: self.engine}, brick=self.rules)
 
     async def end_orphans(self, tokens: Sequence[str]) -> Sequence[str]:
         if self.lost is not None:

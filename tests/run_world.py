@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, ParamSpec
 
 from migrator.adapters.ledger.sqlite import open_ledger
+from migrator.decide.engine_choice import DIRECT
 from migrator.domain.plan import Batch, ListedPath, Plan
 from migrator.domain.run import RetryPolicy, RunRequest, RunSummary
 from migrator.domain.site import TargetCapabilities
@@ -78,6 +79,7 @@ class World:
     tokens: Callable[[], str] = field(init=False)
     more_lanes: list[FakeLane] = field(default_factory=list)
     bricks: BrickGuard | None = None
+    engine_name: str = "rsync"
 
     def __post_init__(self) -> None:
         self.target.source = self.source
@@ -104,7 +106,8 @@ class World:
             ports = {name: Dying(port, death) for name, port in ports.items()}
             self.locks.held.clear()
         streams = ports.pop("streams")
-        ports["lanes"] = LaneSet([FakeLane(streams, streams, request.jobs), *self.more_lanes])
+        own = FakeLane(streams, streams, request.jobs, engine_name=self.engine_name)
+        ports["lanes"] = LaneSet([own, *self.more_lanes])
         ports["bricks"], ports["driving"] = self.bricks, None
         return await run_batches(request, clock=clock, tokens=self.tokens, blocking=self.blocking, **ports)
 
@@ -173,8 +176,20 @@ def plan_chunks(world: World, trees: Sequence[bytes], per_chunk: int, bricks: Se
                     for first in range(0, len(content), per_chunk):
                         some = content[first : first + per_chunk]
                         world.lists.add(LIST, kind, tree, [_row(world, path) for path in some], next(turns))
-                case ChunkKind.LINKS | ChunkKind.RANGES | ChunkKind.TREE:
+                case ChunkKind.LINKS | ChunkKind.RANGES | ChunkKind.RANGED_FILES | ChunkKind.TREE:
                     pass
+
+
+def plan_in_ranges(world: World, path: bytes, sizes_bytes: Sequence[int], brick: str | None = None) -> None:
+    """Lists a file in ranges of these sizes as well, so that it is put in place when they are there."""
+    (tree,) = {chunk.tree for chunk in world.lists.chunks(LIST)}
+    for size_bytes in sizes_bytes:
+        world.lists.add(LIST, ChunkKind.RANGES, tree, [listed(path, size_bytes)], brick)
+    world.lists.add(LIST, ChunkKind.RANGED_FILES, tree, [listed(path, 0)], brick)
+    record_plan(world)
+    world.engine_name = DIRECT
+    for lane in world.more_lanes:
+        lane.engine_name = DIRECT
 
 
 def record_plan(world: World, trees: Sequence[bytes] = (ALICE,)) -> Plan:

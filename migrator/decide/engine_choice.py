@@ -16,9 +16,7 @@ def copies_ranges(requested: str) -> bool:
     return requested in (AUTO, DIRECT)
 
 
-def choose_engine(
-    requested: str, kind: ChunkKind, available: Collection[str], *, from_brick: bool, in_ranges: bool
-) -> str | None:
+def choose_engine(requested: str, kind: ChunkKind, available: Collection[str], *, from_brick: bool) -> str | None:
     """The engine for a chunk on a host that has the `available` ones; None: no stream, what the chunk would bring comes
     with another one (a file that no engine can copy in ranges is copied whole).
 
@@ -29,6 +27,6 @@ def choose_engine(
     direct = DIRECT in available and requested in (AUTO, DIRECT)
     if kind is ChunkKind.RANGES:
         return DIRECT if direct else None
-    if direct and (requested == DIRECT or from_brick or in_ranges or RSYNC not in available):
+    if direct and (requested == DIRECT or from_brick or kind is ChunkKind.RANGED_FILES or RSYNC not in available):
         return DIRECT
     return RSYNC

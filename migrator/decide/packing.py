@@ -53,8 +53,7 @@ class PackedChunk:
     the group's further names have 0.
 
     A chunk of ranges lists one path, and `range_offset_bytes` says where its range begins, which is as long as its size
-    says. A file that is copied in ranges is also listed in a chunk of files with `in_ranges`, with a size of 0, alone
-    with others of its kind. In both `file_sizes_bytes` has the files' own sizes; it is empty elsewhere.
+    says. A file that is copied in ranges is also listed in a chunk of ranged files, with a size of 0. In both `file_sizes_bytes` has the files' own sizes; it is empty elsewhere.
     """
 
     batch: int
@@ -68,12 +67,11 @@ class PackedChunk:
     mtimes_ns: list[int | None]
     brick: str | None = None
     range_offset_bytes: int | None = None
-    in_ranges: bool = False
     file_sizes_bytes: tuple[int, ...] = ()
 
     @property
     def files(self) -> int:
-        """How many paths it counts for: a file in ranges counts with the chunk of files that lists it."""
+        """How many paths it counts for: a file in ranges counts with the chunk of ranged files that lists it."""
         return 0 if self.kind is ChunkKind.RANGES else len(self.paths)
 
     @property
@@ -188,7 +186,7 @@ class _OpenChunk:
 
     def _ranged_chunk(self) -> PackedChunk:
         rows, sizes = self._ranged.take()
-        return replace(self._chunk(rows), in_ranges=True, file_sizes_bytes=sizes)
+        return replace(self._chunk(rows), kind=ChunkKind.RANGED_FILES, file_sizes_bytes=sizes)
 
     def _take_groups(self, listing: Listing) -> Iterator[PackedChunk]:
         max_bytes, max_files = self._limits.max_bytes, self._limits.max_files
@@ -269,8 +267,8 @@ def pack(listings: Iterable[Listing], limits: ChunkLimits, *, bricks: Sequence[s
     """Pack listings into chunks, numbered from 1 in every batch, in the order in which they are complete.
 
     Every path is in exactly one chunk, except that a chunk of directories is followed by its twin of kind
-    `directory_times` with the same list, and that the ranges of a file come before the chunk of files that lists it. A
-    chunk holds one tree's paths of one kind and one brick. It is within the limits unless it is one file, or one link
+    `directory_times` with the same list, and that the ranges of a file come before the chunk of ranged files that lists it.
+    A chunk holds one tree's paths of one kind and one brick. It is within the limits unless it is one file, or one link
     group, that is larger than they are. Chunks of directories are given to `bricks` (those of the catalog) by turns:
     every directory lies on every one of them. The same listings give the same chunks.
     """

@@ -20,7 +20,7 @@ from migrator.domain.report import (
     TreeFacts,
     TreeState,
 )
-from migrator.domain.states import BatchState, ChunkKind, ChunkState, PassState
+from migrator.domain.states import CONTENT_KINDS, BatchState, ChunkState, PassState
 from migrator.domain.units import DAY_S, HOUR_S, MINUTE_S, format_duration, format_rate, several
 from migrator.domain.verification import VerificationRecord
 
@@ -30,7 +30,6 @@ SILENT_AFTER_S = 30.0
 PACE_WINDOW_S = 7 * DAY_S
 """How far back the pace is looked at: a week holds the nights, weekends and pauses of a real migration."""
 
-_CONTENT = (ChunkKind.RANGES, ChunkKind.FILES, ChunkKind.LINKS)
 _SPANS_S = (
     5.0,
     10.0,
@@ -88,7 +87,7 @@ def _tree(planned: PlannedTree, sums: Sequence[ChunkSum], state: BatchState, fir
         total_bytes, total_files, done_bytes, done_files = planned.size_bytes, planned.files, 0, 0
         tree_state = TreeState.PLANNED
     else:
-        content = [entry for entry in sums if entry.kind in _CONTENT]
+        content = [entry for entry in sums if entry.kind in CONTENT_KINDS]
         done = [entry for entry in content if entry.state is ChunkState.DONE]
         total_bytes, total_files = _bytes(content), _files(content)
         done_bytes, done_files = _bytes(done), _files(done)

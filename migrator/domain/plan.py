@@ -163,8 +163,8 @@ class ListedPath:
     """One row of a chunk list. `link_to` is set in chunks of links: the name that exists already.
 
     `mtime_ns` is the catalog's. In chunks of ranges `range_offset_bytes` and `range_length_bytes` say which part of the
-    file; in the chunk of files that such a file ends in, `in_ranges` says that its content is brought by ranges. In both
-    `size_bytes` is what the chunk brings of it (there nothing), and `file_size_bytes` the file's own.
+    file. There and in the chunk of ranged files that such a file ends in, `size_bytes` is what the chunk brings of it
+    (in the end nothing), and `file_size_bytes` the file's own.
     """
 
     path: bytes
@@ -174,7 +174,6 @@ class ListedPath:
     mtime_ns: int | None = None
     range_offset_bytes: int | None = None
     range_length_bytes: int | None = None
-    in_ranges: bool = False
     file_size_bytes: int | None = None
 
 

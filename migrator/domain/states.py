@@ -21,18 +21,31 @@ class PassState(StrEnum):
 
 
 class ChunkKind(StrEnum):
-    """What a chunk's list holds, in the order in which the kinds run."""
+    """What a chunk's list holds. CHUNK_STEPS has the order in which the kinds run."""
 
     DIRECTORIES = "directories"
     RANGES = "ranges"
     FILES = "files"
+    RANGED_FILES = "ranged_files"
+    """Big files whose content chunks of ranges bring: they are put in place, and get their attributes."""
     LINKS = "links"
     DIRECTORY_TIMES = "directory_times"
     TREE = "tree"
     """A whole user tree for a driver: it has no list. What matters are the other chunks, which go over it again."""
 
 
-CHUNK_ORDER = (ChunkKind.DIRECTORIES, ChunkKind.RANGES, ChunkKind.FILES, ChunkKind.LINKS, ChunkKind.DIRECTORY_TIMES)
+CHUNK_STEPS = (
+    (ChunkKind.DIRECTORIES,),
+    (ChunkKind.RANGES, ChunkKind.FILES),
+    (ChunkKind.RANGED_FILES,),
+    (ChunkKind.LINKS,),
+    (ChunkKind.DIRECTORY_TIMES,),
+)
+"""The steps of a pass, one after the other; kinds of one step run side by side."""
+CHUNK_ORDER = tuple(kind for step in CHUNK_STEPS for kind in step)
+CONTENT_KINDS = (ChunkKind.RANGES, ChunkKind.FILES, ChunkKind.RANGED_FILES, ChunkKind.LINKS)
+"""What counts in sums of files and bytes. Chunks of directories list paths too, the same ones twice in a pass: in the
+sums they would count as files. A big file counts its bytes with its ranges, and its name when it is put in place."""
 
 
 class ChunkState(StrEnum):

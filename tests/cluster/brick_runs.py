@@ -23,7 +23,7 @@ WORK = "work"
 OFFSET_NS = 3 * 86_400 * 10**9
 """How far the clocks of the brick servers seem to have been apart from the clients'."""
 
-_CONTENT = ("files", "ranges")
+_CONTENT = ("ranges", "files", "ranged_files")
 
 
 def make_work(lab: LabHandle) -> None:
@@ -112,7 +112,7 @@ class BrickRuns:
                     name
                     for name, pid in self.rows(
                         "select attempts.host, attempts.pid from attempts join chunks on chunks.id = chunk_id"
-                        " where attempts.state = 'running' and kind in (?, ?) order by attempts.id",
+                        " where attempts.state = 'running' and kind in (?, ?, ?) order by attempts.id",
                         *_CONTENT,
                     )
                     if name in wanted and pid

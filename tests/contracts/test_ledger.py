@@ -296,13 +296,14 @@ class TestPasses:
         assert [one.brick for one in ledger.passes.split(largest.id, halves)] == ["one:/b", None]
         assert waiting_for(None, "two:/b") == [3, 6, 1]
 
-    def test_ranges_bring_the_bytes_and_files_the_names(self, ledger: Ledger) -> None:
+    def test_ranges_bring_the_bytes_and_ranged_files_the_names(self, ledger: Ledger) -> None:
         ranges = [Chunk(number=n, kind=ChunkKind.RANGES, tree=b"t", files=0, size_bytes=50) for n in (1, 2)]
-        made = begin(ledger, [*ranges, files(3, 0, tree=b"t")])
+        in_place = replace(files(3, 0, tree=b"t"), kind=ChunkKind.RANGED_FILES)
+        made = begin(ledger, [*ranges, in_place])
         totals = ledger.passes.totals(made)
         assert (totals.files, totals.size_bytes) == (1, 100)
         assert (ledger.passes.read(made).total_files, ledger.passes.read(made).total_bytes) == (1, 100)
-        for kind in (ChunkKind.RANGES, ChunkKind.FILES):
+        for kind in (ChunkKind.RANGES, ChunkKind.RANGED_FILES):
             for chunk in ledger.passes.pending(made, kind, 9):
                 end(ledger, attempt(ledger, chunk.id, f"t{chunk.id}"))
         totals = ledger.passes.totals(made)

@@ -13,7 +13,7 @@ from migrator.adapters.plans.documents import PlanFiles
 from migrator.decide.packing import PackedChunk
 from migrator.domain.errors import Refused, UsageError
 from migrator.domain.plan import Chunk, ListedPath
-from migrator.domain.states import CHUNK_ORDER, ChunkKind
+from migrator.domain.states import CHUNK_ORDER, CONTENT_KINDS, ChunkKind
 from migrator.ports.catalog import ChunkLists
 from migrator.ports.plans import NewPlans
 from migrator.ports.usage import ChunkListWriter
@@ -23,13 +23,15 @@ HOSTILE = (b"-rf", b"new\nline", b"\xff\xfe", b"a" * 255, b"quo'te", b"/".join([
 SITE_ID = small_plan().site_id
 
 
+IN_RANGES = (ChunkKind.RANGES, ChunkKind.RANGED_FILES)
+
+
 def chunk(
     number: int,
     names: list[bytes],
     *,
     kind: ChunkKind = ChunkKind.FILES,
     tree: bytes = b"home/a",
-    in_ranges: bool = False,
 ) -> PackedChunk:
     return PackedChunk(
         batch=1,
@@ -43,11 +45,12 @@ def chunk(
         mtimes_ns=[None if place % 3 == 2 else place - 2**62 for place in range(len(names))],
         brick="server-1:/bricks/é" if number % 3 else None,
         range_offset_bytes=2**40 if kind is ChunkKind.RANGES else None,
-        in_ranges=in_ranges,
+        file_sizes_bytes=tuple(2**41 + place for place in range(len(names))) if kind in IN_RANGES else (),
     )
 
 
 def listed(one: PackedChunk) -> list[ListedPath]:
+    sizes = one.file_sizes_bytes or [None] * len(one.paths)
     columns = zip(one.paths, one.sizes_bytes, one.link_groups, one.links_to, one.mtimes_ns, strict=True)
     return [
         ListedPath(
@@ -58,9 +61,9 @@ def listed(one: PackedChunk) -> list[ListedPath]:
             mtime_ns=mtime_ns,
             range_offset_bytes=one.range_offset_bytes,
             range_length_bytes=size_bytes if one.kind is ChunkKind.RANGES else None,
-            in_ranges=one.in_ranges,
+            file_size_bytes=file_size_bytes,
         )
-        for path, size_bytes, group, link_to, mtime_ns in columns
+        for (path, size_bytes, group, link_to, mtime_ns), file_size_bytes in zip(columns, sizes, strict=True)
     ]
 
 
@@ -89,8 +92,8 @@ def many(count: int) -> Iterator[PackedChunk]:
 
 def test_every_chunk_is_read_as_it_was_written(lists: ChunkListFiles) -> None:
     written = [
-        chunk(number, list(HOSTILE), kind=CHUNK_ORDER[number % 5], tree=b"t\xff", in_ranges=number % 5 == 2)
-        for number in range(1, 11)
+        chunk(number, list(HOSTILE), kind=CHUNK_ORDER[number % len(CHUNK_ORDER)], tree=b"t\xff")
+        for number in range(1, 13)
     ]
     found = lists.write("spring", 3, written)
     assert found.chunk_list == "spring.chunks/batch-0003.parquet"
@@ -105,9 +108,8 @@ def test_the_sums_of_a_list(lists: ChunkListFiles) -> None:
     written = [chunk(number, [b"x", b"y"], kind=kind) for number, kind in enumerate(CHUNK_ORDER, start=1)]
     found = lists.write("spring", 1, written)
     # A file in ranges counts as a file where it is listed whole, and its bytes where its ranges are.
-    assert (found.chunks, found.files, found.directories) == (5, 4, 2)
-    content = (ChunkKind.RANGES, ChunkKind.FILES, ChunkKind.LINKS)
-    assert found.size_bytes == sum(one.size_bytes for one in written if one.kind in content)
+    assert (found.chunks, found.files, found.directories) == (6, 6, 2)
+    assert found.size_bytes == sum(one.size_bytes for one in written if one.kind in CONTENT_KINDS)
 
 
 def test_a_chunk_is_found_among_many_row_groups(lists: ChunkListFiles, tmp_path: Path) -> None:
@@ -185,12 +187,12 @@ def test_lists_lie_below_their_directories(lists: ChunkListFiles, name: str) -> 
         lists.digest(name)
 
 
-@pytest.mark.parametrize("kind", [ChunkKind.FILES, ChunkKind.RANGES])
+@pytest.mark.parametrize("kind", [ChunkKind.FILES, *IN_RANGES])
 @pytest.mark.parametrize("brick", ["server-1:/brick", None])
 def test_halves_of_a_chunk_lie_in_the_state_directory(
     lists: ChunkListFiles, tmp_path: Path, kind: ChunkKind, brick: str | None
 ) -> None:
-    whole = chunk(9, list(HOSTILE), kind=kind, in_ranges=kind is ChunkKind.FILES)
+    whole = chunk(9, list(HOSTILE), kind=kind)
     half = Chunk(number=31, kind=kind, tree=b"home/a", files=3, size_bytes=1, brick=brick)
     for _ in range(2):
         name = lists.write_split(4, half, listed(whole)[:3])

@@ -168,14 +168,12 @@ def test_a_big_file_in_ranges_shared_by_streams(xfs_source: XfsMount, xfs_target
     os.chown(source / "big", 1234, 1235)
     os.setxattr(source / "big", "user.mine", b"1")
     seen = (source / "big").stat()
-    whole = ListedPath(
-        path=TREE + b"/big", size_bytes=0, file_size_bytes=seen.st_size, mtime_ns=seen.st_mtime_ns, in_ranges=True
-    )
+    whole = ListedPath(path=TREE + b"/big", size_bytes=0, file_size_bytes=seen.st_size, mtime_ns=seen.st_mtime_ns)
     ranges = [
-        replace(whole, in_ranges=False, range_offset_bytes=at, range_length_bytes=min(4 * MIB, seen.st_size - at))
+        replace(whole, range_offset_bytes=at, range_length_bytes=min(4 * MIB, seen.st_size - at))
         for at in range(0, seen.st_size, 4 * MIB)
     ]
-    for kind, listed in (*((ChunkKind.RANGES, [one]) for one in reversed(ranges)), (ChunkKind.FILES, [whole])):
+    for kind, listed in (*((ChunkKind.RANGES, [one]) for one in reversed(ranges)), (ChunkKind.RANGED_FILES, [whole])):
         outcome = asyncio.run(copied(xfs_source.root, xfs_target.root, kind, listed))
         assert (outcome.verdict, outcome.suspects) == (Verdict.DONE, ())
     assert outcome.counters == StreamCounters(files=1), "the content came by ranges"

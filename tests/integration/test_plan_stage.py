@@ -213,18 +213,13 @@ def test_bricks_and_big_files_shape_the_chunks(ready: World) -> None:
         (ChunkKind.FILES, "one:/b", 3, 150),
         *[(ChunkKind.RANGES, "two:/b", 0, 20 * MIB)] * 3,
         (ChunkKind.RANGES, "two:/b", 0, 10 * MIB),
-        (ChunkKind.FILES, "two:/b", 1, 0),
+        (ChunkKind.RANGED_FILES, "two:/b", 1, 0),
         (ChunkKind.FILES, "two:/b", 3, 150),
     ]
     (part,) = ready.lists.paths(batch.chunk_list, 7)
-    assert (part.range_offset_bytes, part.range_length_bytes, part.in_ranges) == (60 * MIB, 10 * MIB, False)
+    assert (part.range_offset_bytes, part.range_length_bytes) == (60 * MIB, 10 * MIB)
     (whole,) = ready.lists.paths(batch.chunk_list, 8)
-    assert (whole.path, whole.size_bytes, whole.file_size_bytes, whole.in_ranges) == (
-        ALICE + b"/big",
-        0,
-        70 * MIB,
-        True,
-    )
+    assert (whole.path, whole.size_bytes, whole.file_size_bytes) == (ALICE + b"/big", 0, 70 * MIB)
     assert [one.mtime_ns for one in ready.lists.paths(batch.chunk_list, 3)] == [0, 2, 4]
     # An engine that copies whole files only gets whole files.
     ready.site = replace(ready.site, transfer=replace(ready.site.transfer, engine="rsync"))

@@ -10,13 +10,13 @@ from migrator.domain.errors import Refused
 from migrator.domain.events import EventKind
 from migrator.domain.paths import join, name, parent
 from migrator.domain.run import RunStopped
-from migrator.domain.states import AttemptState, BatchState, PassKind
+from migrator.domain.states import AttemptState, BatchState, ChunkKind, PassKind
 from migrator.domain.transfer import FileProblemKind, StopReason
 from migrator.ports.hosts import HostLost
 from migrator.ports.lanes import BrickLook
 from migrator.ports.streams import BrickRules
 from tests.fakes import FakeLane, FakeStreams, Fault
-from tests.run_world import LIST, World, in_loop, small_world
+from tests.run_world import ALICE, LIST, World, in_loop, plan_in_ranges, small_world
 
 ONE, TWO = "gl1:/bricks/1", "gl2:/bricks/1"
 QUIET = BrickLook(reasons=(), fingerprint="")
@@ -245,12 +245,26 @@ async def test_an_attempt_on_a_host_that_is_away_is_waited_for_until_its_lease_i
 
 
 @in_loop
+async def test_a_big_file_is_put_in_place_when_its_ranges_are_confirmed(world: World) -> None:
+    path = ALICE + b"/sub/big"
+    world.source.add(path, b"big")
+    plan_in_ranges(world, path, [70, 60], ONE)
+    # Quiet when the ranges began, and not any more when they had ended: they are read once more, through the mount.
+    world.bricks = Volume([QUIET, DRAINING])
+    await world.run()
+    assert ChunkKind.RANGES in {kind for kind, _ in streams_of(world, 0).streams}
+    by_mount = [kind for kind, paths in world.streams.streams if path in paths]
+    assert by_mount == [ChunkKind.RANGES, ChunkKind.RANGES, ChunkKind.RANGED_FILES]
+    assert ChunkKind.RANGED_FILES not in {kind for kind, _ in streams_of(world, 0).streams}
+
+
+@in_loop
 async def test_parts_of_a_big_file_do_not_stay_where_another_engine_copies_it_whole(world: World) -> None:
     path = min(listed_bricks(world)[ONE])
     for rows in world.lists.lists.values():
         for number, (chunk, paths) in enumerate(rows):
-            of_ranges = tuple(replace(one, in_ranges=one.path == path) for one in paths)
-            rows[number] = (chunk, of_ranges)
+            if any(one.path == path for one in paths):
+                rows[number] = (replace(chunk, kind=ChunkKind.RANGED_FILES), paths)
     left = [join(parent(path), of_part(name(path))) for of_part in (part_name, marks_name)]
     users = join(parent(path), part_name(b"a file of the user's that is called so"))
     for side in (world.source, world.target):

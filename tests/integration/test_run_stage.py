@@ -14,7 +14,18 @@ from migrator.domain.run import RunStopped
 from migrator.domain.states import BatchState, ChunkKind, ChunkState, PassKind, PassState
 from migrator.domain.transfer import StopReason
 from tests.fakes import Fault
-from tests.run_world import ALICE, BOB, LIST, World, in_loop, listed, plan_chunks, record_plan, small_world
+from tests.run_world import (
+    ALICE,
+    BOB,
+    LIST,
+    World,
+    in_loop,
+    listed,
+    plan_chunks,
+    plan_in_ranges,
+    record_plan,
+    small_world,
+)
 
 
 @in_loop
@@ -27,6 +38,34 @@ async def test_a_batch_is_copied_in_the_order_of_a_pass(world: World) -> None:
     assert (summary.batches[0].files, summary.batches[0].chunks) == (8, 6)
     assert world.streams.at_once == 2
     assert world.ledger.runs.latest("run").exit_code == 0  # type: ignore[union-attr]
+
+
+@in_loop
+async def test_ranges_run_beside_files_and_are_put_in_place_when_all_are_there(world: World) -> None:
+    path = ALICE + b"/sub/big"
+    world.source.add(path, b"big")
+    plan_in_ranges(world, path, [1, 50, 50])
+    before: list[set[tuple[ChunkKind, ChunkState]]] = []
+
+    def look(at: bytes) -> None:
+        if at == path and world.streams.streams[-1][0] is ChunkKind.RANGED_FILES:
+            chunks = map(world.ledger.passes.chunk, range(1, 11))
+            before.append({(one.kind, one.state) for one in chunks if one.kind is not ChunkKind.DIRECTORY_TIMES})
+
+    world.streams.before_path = look
+    summary = await world.run(jobs=1)
+    assert world.is_copied()
+    ranges, files = ChunkKind.RANGES, ChunkKind.FILES
+    kinds = [kind for kind, _ in world.streams.streams]
+    # The largest first, whatever their kind.
+    expected = [ChunkKind.DIRECTORIES, ranges, ranges, *[files] * 4, ranges]
+    assert kinds == [*expected, ChunkKind.RANGED_FILES, ChunkKind.DIRECTORY_TIMES]
+    done = {(kind, ChunkState.DONE) for kind in (ChunkKind.DIRECTORIES, ranges, files)}
+    assert before == [done | {(ChunkKind.RANGED_FILES, ChunkState.RUNNING)}]
+    content_bytes = sum(len(b"content %d" % number) for number in range(8))
+    assert (summary.batches[0].files, summary.batches[0].size_bytes) == (9, 101 + content_bytes)
+    shown = [one for one in world.progress.snapshots if isinstance(one, RunProgress)]
+    assert (shown[-1].files, shown[-1].size_bytes) == (9, 101 + content_bytes)
 
 
 @in_loop

@@ -20,9 +20,11 @@ _GROUP_MASK = (1 << 64) - 1
 _KINDS: Mapping[ChunkKind, bytes] = {
     ChunkKind.DIRECTORIES: b"directories",
     ChunkKind.FILES: b"files",
+    ChunkKind.RANGED_FILES: b"files",
     ChunkKind.RANGES: b"ranges",
     ChunkKind.DIRECTORY_TIMES: b"directory-times",
 }
+_WHOLE = (ChunkKind.FILES, ChunkKind.RANGED_FILES)
 _SETTLE = b"settle"
 
 
@@ -59,7 +61,7 @@ class DirectEngine:
         """
         if work.kind is ChunkKind.LINKS:
             raise ValueError("links across trees are made by link(2), not by a stream")
-        return self._command(work, view, _KINDS[work.kind], digest=self._digest and work.kind is ChunkKind.FILES)
+        return self._command(work, view, _KINDS[work.kind], digest=self._digest and work.kind in _WHOLE)
 
     def settle_command(self, work: ChunkWork, view: StreamView) -> Command | None:
         """After another engine has copied this chunk from a brick: set the times that the volume shows, and tell the
@@ -151,8 +153,8 @@ def _listed(work: ChunkWork) -> list[ListedPath]:
 
 def _record(work: ChunkWork, listed: ListedPath) -> bytes:
     """As `copy_list.c` describes it: what this path needs, a colon, the name, NUL."""
-    by_ranges = work.kind is ChunkKind.RANGES or listed.in_ranges
-    if work.kind is ChunkKind.FILES and listed.link_group is None and not by_ranges:
+    by_ranges = work.kind in (ChunkKind.RANGES, ChunkKind.RANGED_FILES)
+    if work.kind is ChunkKind.FILES and listed.link_group is None:
         return b":" + _in_tree(work.tree, listed.path) + b"\0"
     fields: list[bytes] = []
     if by_ranges:
@@ -169,7 +171,7 @@ def _record(work: ChunkWork, listed: ListedPath) -> bytes:
         fields.append(b"o%d,n%d" % (listed.range_offset_bytes, listed.range_length_bytes))
     elif listed.link_group is not None and work.capabilities.keeps_hard_links:
         fields.append(b"l%d" % (listed.link_group & _GROUP_MASK))
-    if listed.in_ranges and work.kind is not ChunkKind.RANGES:
+    if work.kind is ChunkKind.RANGED_FILES:
         fields.append(b"r")
     return b",".join(fields) + b":" + _in_tree(work.tree, listed.path) + b"\0"
 

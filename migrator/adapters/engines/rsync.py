@@ -173,7 +173,7 @@ def _of_kind(kind: ChunkKind, *, privileged: bool) -> Sequence[bytes]:
         case ChunkKind.DIRECTORIES:
             # Without root a directory that its owner may not write cannot be filled; its mode comes with the times.
             return (b"--omit-dir-times",) if privileged else (b"--omit-dir-times", b"--chmod=Du+rwx")
-        case ChunkKind.FILES:
+        case ChunkKind.FILES | ChunkKind.RANGED_FILES:
             return (b"--omit-dir-times",)
         case ChunkKind.DIRECTORY_TIMES:
             return ()

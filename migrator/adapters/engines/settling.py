@@ -69,7 +69,8 @@ class PythonSettling:
 
     def settle_command(self, work: ChunkWork, view: StreamView) -> Command | None:  # noqa: ARG002 (not confined)
         """Set the times that the volume shows, and tell the names that were no data. None: nothing is to be settled."""
-        if work.brick is None or work.kind not in (ChunkKind.FILES, ChunkKind.DIRECTORY_TIMES):
+        kinds = (ChunkKind.FILES, ChunkKind.RANGED_FILES, ChunkKind.DIRECTORY_TIMES)
+        if work.brick is None or work.kind not in kinds:
             return None
         return Command(
             argv=(

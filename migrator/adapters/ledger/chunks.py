@@ -12,14 +12,11 @@ from migrator.adapters.ledger.transitions import check, missing, state_of
 from migrator.domain.errors import LedgerCorrupt
 from migrator.domain.plan import Chunk
 from migrator.domain.site import Need
-from migrator.domain.states import CHUNK_TRANSITIONS, ChunkKind, ChunkState
+from migrator.domain.states import CHUNK_TRANSITIONS, CONTENT_KINDS, ChunkKind, ChunkState
 from migrator.domain.transfer import ChunkRecord
 from migrator.ports.ledger import PassTotals
 
-CONTENT_KINDS = (ChunkKind.RANGES.value, ChunkKind.FILES.value, ChunkKind.LINKS.value)
-"""What counts in sums of files and bytes. Chunks of directories list paths too, the same ones twice in a pass: in the
-sums they would count as files. A file in ranges counts its bytes there and its name in the chunk of files."""
-
+_TAKING_ROOM = (ChunkKind.DIRECTORIES, ChunkKind.RANGES, ChunkKind.FILES, ChunkKind.RANGED_FILES)
 _INSERT_ROWS = 10_000
 _INSERT_CHUNK = (
     "INSERT INTO chunks (pass_id, number, kind, tree, files, size_bytes, brick, state, tries) "
@@ -141,7 +138,7 @@ class SqliteChunks:
                 .where(
                     passes.plan != before_plan,
                     chunks.state == ChunkState.DONE.value,
-                    chunks.kind.in_((ChunkKind.RANGES.value, ChunkKind.FILES.value, ChunkKind.DIRECTORIES.value)),
+                    chunks.kind.in_(_TAKING_ROOM),
                 )
                 .group_by(chunks.pass_id, chunks.tree)
             ).all()
@@ -221,7 +218,7 @@ def content_sum(chunks: Iterable[Chunk]) -> tuple[int, int]:
     """Files and bytes of those chunks that count in sums."""
     files = size_bytes = 0
     for chunk in chunks:
-        if chunk.kind.value in CONTENT_KINDS:
+        if chunk.kind in CONTENT_KINDS:
             files += chunk.files
             size_bytes += chunk.size_bytes
     return files, size_bytes

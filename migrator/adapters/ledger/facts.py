@@ -7,7 +7,6 @@ from sqlalchemy import Integer, cast, func, select
 
 from migrator.adapters.ledger import tables
 from migrator.adapters.ledger.attempts import file_problem
-from migrator.adapters.ledger.chunks import CONTENT_KINDS
 from migrator.adapters.ledger.codec import decode
 from migrator.adapters.ledger.database import Database
 from migrator.adapters.ledger.records import event_record, run_record
@@ -24,7 +23,7 @@ from migrator.domain.report import (
     PlannedTree,
     ThroughputPoint,
 )
-from migrator.domain.states import AttemptState, BatchState, ChunkKind, ChunkState
+from migrator.domain.states import CONTENT_KINDS, AttemptState, BatchState, ChunkKind, ChunkState
 from migrator.domain.transfer import FileProblemKind
 from migrator.domain.tree import UserTree
 from migrator.ports.ledger import RunRecord

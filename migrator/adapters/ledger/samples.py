@@ -67,7 +67,7 @@ class SqliteSamples:
             .join(tables.chunks, tables.chunks.c.id == tables.attempts.c.chunk_id)
             .where(
                 tables.attempts.c.state == AttemptState.SUCCEEDED.value,
-                tables.chunks.c.kind.in_((ChunkKind.RANGES.value, ChunkKind.FILES.value)),
+                tables.chunks.c.kind.in_((ChunkKind.RANGES, ChunkKind.FILES, ChunkKind.RANGED_FILES)),
                 seconds > 0,
             )
         )

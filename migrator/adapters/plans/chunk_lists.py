@@ -33,12 +33,11 @@ _LIST_FIELDS: list["pa.Field[Any]"] = [
     pa.field("mtime_ns", pa.int64()),
     pa.field("range_offset", pa.int64()),
     pa.field("range_length", pa.int64()),
-    pa.field("in_ranges", pa.bool_(), nullable=False),
     pa.field("file_size", pa.int64()),
 ]
 LIST_SCHEMA = pa.schema(_LIST_FIELDS)
 """`size` counts a link group once in its chunk: the group's further names have 0. Of a file that is copied in ranges it
-is the range's length in chunks of ranges, and 0 in the chunk of files that lists it with `in_ranges`; `file_size` has its own size there.
+is the range's length in chunks of ranges, and 0 in the chunk of ranged files that lists it; `file_size` has its own size in both.
 """
 
 ROW_GROUP_ROWS = 20_000
@@ -53,7 +52,6 @@ _PATH_COLUMNS = (
     "mtime_ns",
     "range_offset",
     "range_length",
-    "in_ranges",
     "file_size",
 )
 _SPLITS = "splits/"
@@ -155,7 +153,6 @@ class ChunkListFiles:
                     mtime_ns=mtime_ns,
                     range_offset_bytes=offset_bytes,
                     range_length_bytes=length_bytes,
-                    in_ranges=in_ranges,
                     file_size_bytes=file_size_bytes,
                 )
                 for (
@@ -166,7 +163,6 @@ class ChunkListFiles:
                     mtime_ns,
                     offset_bytes,
                     length_bytes,
-                    in_ranges,
                     file_size_bytes,
                 ) in zip(*columns, strict=True)
             ]
@@ -283,7 +279,7 @@ class _Sums:
         match chunk.kind:
             case ChunkKind.DIRECTORIES:
                 self.directories += chunk.files
-            case ChunkKind.FILES | ChunkKind.LINKS | ChunkKind.RANGES:
+            case ChunkKind.FILES | ChunkKind.LINKS | ChunkKind.RANGES | ChunkKind.RANGED_FILES:
                 self.files += chunk.files
                 self.size_bytes += chunk.size_bytes
             case ChunkKind.DIRECTORY_TIMES | ChunkKind.TREE:
@@ -332,7 +328,6 @@ def _rows(chunk: PackedChunk) -> pa.RecordBatch:
             pa.array(chunk.mtimes_ns, pa.int64()),
             pa.repeat(pa.scalar(chunk.range_offset_bytes, pa.int64()), count),
             pa.array(chunk.sizes_bytes, pa.int64()) if chunk.kind is ChunkKind.RANGES else pa.nulls(count, pa.int64()),
-            pa.repeat(pa.scalar(chunk.in_ranges, pa.bool_()), count),
             pa.array(chunk.file_sizes_bytes or [None] * count, pa.int64()),
         ],
         schema=LIST_SCHEMA,
@@ -354,7 +349,6 @@ def _listed_rows(chunk: Chunk, paths: Sequence[ListedPath]) -> pa.RecordBatch:
             pa.array([listed.mtime_ns for listed in paths], pa.int64()),
             pa.array([listed.range_offset_bytes for listed in paths], pa.int64()),
             pa.array([listed.range_length_bytes for listed in paths], pa.int64()),
-            pa.array([listed.in_ranges for listed in paths], pa.bool_()),
             pa.array([listed.file_size_bytes for listed in paths], pa.int64()),
         ],
         schema=LIST_SCHEMA,

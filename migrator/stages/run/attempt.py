@@ -199,10 +199,11 @@ class Attempt:
         again: tuple[FileProblem, ...] = ()
         changed: tuple[FileProblem, ...] = ()
         if self._command is not None:
-            if self._again and self._chunk.kind is ChunkKind.FILES:
-                await remove_before_stream(self._pass, [listed.path for listed in self._work.paths])
-            if self._engine.name != DIRECT and (by_ranges := [one.path for one in self._work.paths if one.in_ranges]):
-                await remove_parts(self._pass, by_ranges)
+            names = [listed.path for listed in self._work.paths]
+            if self._again and self._chunk.kind in (ChunkKind.FILES, ChunkKind.RANGED_FILES):
+                await remove_before_stream(self._pass, names)
+            if self._engine.name != DIRECT and self._chunk.kind is ChunkKind.RANGED_FILES:
+                await remove_parts(self._pass, names)
             outcome = await self._copy_by_stream(self._command)
             if outcome.verdict is Verdict.DONE and self._settler is not None:
                 outcome = await self._settle(self._settler, outcome)

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import deque
+from collections.abc import Collection, Sequence
 
 from migrator.domain.states import ChunkKind
 from migrator.domain.transfer import ChunkRecord
@@ -14,16 +15,18 @@ _AHEAD = 64
 
 
 class ChunkQueue:
-    """The chunks of one kind of one pass. The ledger knows which wait; those that are to wait longer are known here.
+    """The chunks of some kinds of one pass, side by side. The ledger knows which wait; those that are to wait longer are known here.
 
     Every lane takes what its routes let it take. `finished` is set when nothing is left for anybody.
     """
 
-    def __init__(self, passes: PassRecords, clock: Clock, pass_id: int, kind: ChunkKind, routes: Routes) -> None:
+    def __init__(
+        self, passes: PassRecords, clock: Clock, pass_id: int, kinds: Sequence[ChunkKind], routes: Routes
+    ) -> None:
         self._passes = passes
         self._clock = clock
         self._pass_id = pass_id
-        self._kind = kind
+        self._kinds = tuple(kinds)
         self._routes = routes
         self._bricks = passes.bricks(pass_id)
         self._ahead: dict[frozenset[str | None], deque[ChunkRecord]] = {}
@@ -37,9 +40,10 @@ class ChunkQueue:
 
     async def take(self, lane: Lane) -> ChunkRecord | None:
         """The next chunk; waits while others are at work (they may fail, or be split); None when all are done, and for
-        a lane whose host was lost.
+        a lane whose host was lost. What is given back later, because it was not confirmed, is for another queue: those
+        who could take it may be gone.
         """
-        while True:
+        while not self.finished.is_set():
             if (chunk := self._next(lane)) is not None:
                 self._taken.add(chunk.id)
                 return chunk
@@ -50,6 +54,7 @@ class ChunkQueue:
             if lane.host in self._routes.lost:
                 return None
             await self._change()
+        return None
 
     def confirm(self, chunk: ChunkRecord) -> None:
         """The stream over a chunk has ended; nobody waits for its confirmation but whoever needs it confirmed."""
@@ -90,19 +95,28 @@ class ChunkQueue:
             ahead.popleft()
         if not ahead and eligible and eligible not in self._exhausted:
             aside = self._taken | {chunk_id for _, chunk_id, _ in self._delayed}
-            found = self._passes.pending(self._pass_id, self._kind.value, _AHEAD + len(aside), bricks=eligible)
-            ahead.extend(chunk for chunk in found if chunk.id not in aside)
+            found = [chunk for chunk in self._pending(_AHEAD + len(aside), bricks=eligible) if chunk.id not in aside]
+            ahead.extend(found[:_AHEAD])
             if not ahead:
                 self._exhausted.add(eligible)
         return ahead.popleft() if ahead else None
 
     def _nothing_waits(self) -> bool:
-        return not self._passes.pending(self._pass_id, self._kind.value, 1)
+        return not self._pending(1)
+
+    def _pending(self, limit: int, bricks: Collection[str | None] | None = None) -> list[ChunkRecord]:
+        """The first that wait, of all kinds together: the first of each are enough to find them."""
+        found = [
+            chunk
+            for kind in self._kinds
+            for chunk in self._passes.pending(self._pass_id, kind.value, limit, bricks=bricks)
+        ]
+        return sorted(found, key=lambda chunk: (-chunk.size_bytes, chunk.number))[:limit]
 
     async def _change(self) -> None:
-        """Until a chunk is given back, or the first delay is over."""
-        left_s = max(min(self._delayed)[0] - self._clock.monotonic_s(), 0.0) if self._delayed else None
-        await self._wait(self._changed, left_s)
+        """Until a chunk is given back, or the next delay is over. What is due already is for other lanes to take."""
+        now_s = self._clock.monotonic_s()
+        await self._wait(self._changed, min((due_s - now_s for due_s, *_ in self._delayed if due_s > now_s), default=None))
 
     async def _wait(self, event: asyncio.Event, at_most_s: float | None) -> None:
         waiting: set[asyncio.Future[object]] = {asyncio.ensure_future(event.wait())}

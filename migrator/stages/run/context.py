@@ -11,7 +11,7 @@ from migrator.domain.events import Event, EventKind, Severity
 from migrator.domain.plan import Batch
 from migrator.domain.run import RunRequest, Stopped
 from migrator.domain.site import TargetCapabilities
-from migrator.domain.states import ChunkKind, PassKind
+from migrator.domain.states import CONTENT_KINDS, ChunkKind, PassKind
 from migrator.domain.transfer import ChunkRecord, FileProblem, StopReason
 from migrator.ports.activity import Activity
 from migrator.ports.blocking import Blocking
@@ -97,12 +97,11 @@ class Tally:
     by_kind: dict[ChunkKind, int] = field(default_factory=dict)
 
     def add(self, chunk: ChunkRecord, files: int, size_bytes: int) -> None:
-        """A chunk, or a part of it, is done. Chunks of directories list no files."""
+        """A chunk, or a part of it, is done. Those of directories bring no files."""
         self.chunks += 1
         self.by_kind[chunk.kind] = self.by_kind.get(chunk.kind, 0) + 1
-        if chunk.kind in (ChunkKind.FILES, ChunkKind.LINKS):
+        if chunk.kind in CONTENT_KINDS:
             self.files += files
-        if chunk.kind in (ChunkKind.FILES, ChunkKind.LINKS, ChunkKind.RANGES):
             self.size_bytes += size_bytes
 
 

@@ -28,6 +28,8 @@ from migrator.stages.run.meter import Meter, cancel_and_wait
 _T = TypeVar("_T")
 
 _ALL = 2**31 - 1
+_BROUGHT = (ChunkKind.RANGES, ChunkKind.FILES, ChunkKind.RANGED_FILES)
+"""Kinds of what a driver brings as well."""
 _TRIES = 3
 _IN_DOUBT = "in doubt"
 """Noted instead of a boot: what the driver wrote is not to be trusted, whatever the machine did."""
@@ -45,7 +47,7 @@ async def run_driver_step(under_way: PassUnderWay, driving: Driving) -> DriverRe
         under_way,
         invocation=replace(under_way.invocation, world=replace(under_way.world, activity=driving.executor.activity)),
     )
-    meter = Meter(watched, ChunkKind.TREE, passes.totals(under_way.pass_id))
+    meter = Meter(watched, (ChunkKind.TREE,), passes.totals(under_way.pass_id))
     watching = asyncio.create_task(meter.watch())
     try:
         for chunk in passes.add_trees(under_way.pass_id, _trees_to_drive(under_way)):
@@ -85,10 +87,11 @@ def doubtful_trees(under_way: PassUnderWay) -> frozenset[bytes]:
 def _trees_to_drive(under_way: PassUnderWay) -> dict[bytes, Need]:
     """The trees with files that wait, as large as the plan has them."""
     world = under_way.world
-    waiting = {chunk.tree for chunk in world.ledger.passes.pending(under_way.pass_id, ChunkKind.FILES.value, _ALL)}
+    pending = world.ledger.passes.pending
+    waiting = {chunk.tree for kind in _BROUGHT for chunk in pending(under_way.pass_id, kind.value, _ALL)}
     sizes: dict[bytes, Need] = {tree.path: Need() for tree in under_way.batch.trees if tree.path in waiting}
     for chunk in world.chunk_lists.chunks(under_way.chunk_list):
-        if chunk.kind is ChunkKind.FILES and chunk.tree in sizes:
+        if chunk.kind in _BROUGHT and chunk.tree in sizes:
             so_far = sizes[chunk.tree]
             sizes[chunk.tree] = Need(
                 size_bytes=so_far.size_bytes + chunk.size_bytes, inodes=so_far.inodes + chunk.files
@@ -312,7 +315,7 @@ class _Step:
     async def _clear_leftovers(self, chunk: ChunkRecord) -> None:
         """Remove temporary files of the rsyncs of earlier tries that were killed."""
         for listed in self._world.chunk_lists.chunks(self._pass.chunk_list):
-            if listed.kind is ChunkKind.FILES and listed.tree == chunk.tree:
+            if listed.kind in (ChunkKind.FILES, ChunkKind.RANGED_FILES) and listed.tree == chunk.tree:
                 paths = self._world.chunk_lists.paths(self._pass.chunk_list, listed.number)
                 await remove_before_stream(self._pass, [path.path for path in paths])
 

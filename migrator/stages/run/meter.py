@@ -2,19 +2,18 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from migrator.decide.eta import Point, estimate, rate_over
 from migrator.domain.progress import RunProgress, StreamProgress
-from migrator.domain.states import ChunkKind
+from migrator.domain.states import CONTENT_KINDS, ChunkKind
 from migrator.domain.transfer import ChunkRecord, Sample, StreamCounters
 from migrator.ports.ledger import PassTotals
 from migrator.stages.run.context import PassUnderWay
 
 _RECENT_S = 60.0
 _POINTS = 600
-_CONTENT = (ChunkKind.RANGES, ChunkKind.FILES, ChunkKind.LINKS)
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -38,12 +37,12 @@ class LiveStream:
 
 
 class Meter:
-    """Knows what all streams of one step have done. `watch` runs beside them."""
+    """Knows what all streams of one step, over chunks of these kinds, have done. `watch` runs beside them."""
 
-    def __init__(self, under_way: PassUnderWay, step: ChunkKind, totals: PassTotals) -> None:
+    def __init__(self, under_way: PassUnderWay, kinds: Sequence[ChunkKind], totals: PassTotals) -> None:
         self._pass = under_way
         self._clock = under_way.world.clock
-        self._step = step
+        self._step = " and ".join(kind.value for kind in kinds)
         self._totals = totals
         self._live: list[LiveStream] = []
         self._done_files = totals.done_files
@@ -94,9 +93,9 @@ class Meter:
         self._ended = _plus(self._ended, counters)
         self._pass.tally.written_bytes += counters.size_bytes
 
-    def chunk_done(self, files: int, size_bytes: int) -> None:
+    def chunk_done(self, chunk: ChunkRecord, files: int, size_bytes: int) -> None:
         """A chunk of this step, or a part of one, is done."""
-        if self._step in _CONTENT:
+        if chunk.kind in CONTENT_KINDS:
             self._done_files += files
             self._done_bytes += size_bytes
 
@@ -153,8 +152,8 @@ class Meter:
     def show(self, now_s: float) -> None:
         """Hand out a snapshot."""
         files, size_bytes = self._done_files, self._done_bytes
-        if self._step in _CONTENT:
-            for stream in self._live:
+        for stream in self._live:
+            if stream.chunk.kind in CONTENT_KINDS:
                 counters = stream.counters()
                 files += min(counters.files, stream.chunk.files)
                 size_bytes += min(counters.size_bytes, stream.chunk.size_bytes)
@@ -170,7 +169,7 @@ class Meter:
         self._pass.world.progress.show(
             RunProgress(
                 batch=self._pass.batch.number,
-                step=self._step.value,
+                step=self._step,
                 elapsed_s=now_s - self._started_s,
                 files=files,
                 size_bytes=size_bytes,

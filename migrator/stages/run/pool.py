@@ -1,6 +1,7 @@
-"""The pool of streams over the chunks of one kind: as many workers for each lane as it has streams."""
+"""The pool of streams over the chunks of one step: as many workers for each lane as it has streams."""
 
 import asyncio
+from collections.abc import Sequence
 
 from migrator.domain.errors import MigratorError
 from migrator.domain.states import ChunkKind
@@ -11,16 +12,17 @@ from migrator.stages.run.routes import Routes
 from migrator.stages.run.worker import Worker
 
 
-async def run_step(under_way: PassUnderWay, routes: Routes, kind: ChunkKind) -> None:
-    """Bring all chunks of one kind to their end, or to a stop (`under_way.stop_found`).
+async def run_step(under_way: PassUnderWay, routes: Routes, step: Sequence[ChunkKind]) -> None:
+    """Bring all chunks of these kinds to their end, side by side, or to a stop (`under_way.stop_found`).
 
     Raises what a worker raises; CancelledError after every stream has ended.
     """
     ledger = under_way.world.ledger
-    if not ledger.passes.pending(under_way.pass_id, kind.value, 1):
+    kinds = [kind for kind in step if ledger.passes.pending(under_way.pass_id, kind.value, 1)]
+    if not kinds:
         return
-    queue = ChunkQueue(ledger.passes, under_way.world.clock, under_way.pass_id, kind, routes)
-    meter = Meter(under_way, kind, ledger.passes.totals(under_way.pass_id))
+    queue = ChunkQueue(ledger.passes, under_way.world.clock, under_way.pass_id, kinds, routes)
+    meter = Meter(under_way, kinds, ledger.passes.totals(under_way.pass_id))
     try:
         async with asyncio.TaskGroup() as group:
             watching = group.create_task(meter.watch())

@@ -61,7 +61,7 @@ def remaining_of(world: World, plan: Plan, batch: Batch, record: PassRecord | No
         if piece.brick is not None:
             bricks.add(piece.brick)
         match piece.kind:
-            case ChunkKind.FILES | ChunkKind.RANGES:
+            case ChunkKind.FILES | ChunkKind.RANGES | ChunkKind.RANGED_FILES:
                 needs[piece.tree] = _plus(needs.get(piece.tree), piece)
                 sums[1] += piece.files
                 sums[2] += piece.size_bytes

@@ -15,7 +15,7 @@ from migrator.domain.paths import show
 from migrator.domain.plan import Batch, Plan
 from migrator.domain.run import BatchSummary
 from migrator.domain.site import TargetCapabilities
-from migrator.domain.states import CHUNK_ORDER, BatchState, ChunkKind, PassKind, PassState
+from migrator.domain.states import CHUNK_STEPS, BatchState, ChunkKind, PassKind, PassState
 from migrator.domain.transfer import StopReason
 from migrator.domain.units import several
 from migrator.ports.drivers import DriverResult
@@ -190,26 +190,25 @@ class SeedPass:
         return result
 
     async def _copy_chunks(self, under_way: PassUnderWay, routes: Routes) -> None:
-        """All kinds in their order. A kind begins when the streams of the one before have ended; but big files are put
+        """All steps in their order. A step begins when the streams of the one before have ended; but big files are put
         in place when every range of them is confirmed (a range that is not was read while its brick could not be
         trusted, and the file would not be looked at again), and the times of directories, which change with every file,
         are set when everything else is. What is not confirmed is copied again, and so all the rest after it.
         """
-        in_place = CHUNK_ORDER.index(ChunkKind.RANGES) + 1
-        parts, (*whole, times) = CHUNK_ORDER[:in_place], CHUNK_ORDER[in_place:]
+        in_place, times = CHUNK_STEPS.index((ChunkKind.RANGED_FILES,)), len(CHUNK_STEPS) - 1
         passes = under_way.world.ledger.passes
 
-        async def run(kinds: Sequence[ChunkKind]) -> None:
+        async def run(steps: Sequence[Sequence[ChunkKind]]) -> None:
             while under_way.stop_found is None:
-                for kind in kinds:
+                for step in steps:
                     if under_way.stop_found is None:
-                        await run_step(under_way, routes, kind)
+                        await run_step(under_way, routes, step)
                 await under_way.confirmations.settled()
-                if not any(passes.pending(under_way.pass_id, kind.value, 1) for kind in kinds):
+                if not any(passes.pending(under_way.pass_id, kind.value, 1) for step in steps for kind in step):
                     return
 
-        for kinds in (parts, whole, (times,)):
-            await run(kinds)
+        for steps in (CHUNK_STEPS[:in_place], CHUNK_STEPS[in_place:times], CHUNK_STEPS[times:]):
+            await run(steps)
 
     def _routes(self) -> Routes:
         world = self.invocation.world

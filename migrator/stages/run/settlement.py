@@ -183,7 +183,7 @@ class Settlement:
                 number=number + offset,
                 kind=chunk.kind,
                 tree=chunk.tree,
-                files=0 if chunk.kind is ChunkKind.RANGES else len(part),
+                files=_files(chunk, part),
                 size_bytes=total_bytes(part),
                 brick=brick,
             )
@@ -212,9 +212,9 @@ class Settlement:
         )
 
     def _done(self, chunk: ChunkRecord, paths: Sequence[ListedPath]) -> None:
-        size_bytes = total_bytes(paths)
-        self._pass.tally.add(chunk, len(paths), size_bytes)
-        self._meter.chunk_done(len(paths), size_bytes)
+        files, size_bytes = _files(chunk, paths), total_bytes(paths)
+        self._pass.tally.add(chunk, files, size_bytes)
+        self._meter.chunk_done(chunk, files, size_bytes)
         self._pass.failures.pop(chunk.id, None)
 
     def bad(self, problems: Sequence[FileProblem]) -> None:
@@ -240,3 +240,8 @@ class Settlement:
             self._pass.trees_gone.add(chunk.tree)
             message = f"the user tree {show(chunk.tree)} has vanished since the scan: nothing of it can be copied"
             self._say(EventKind.FILE_BAD, Severity.WARNING, chunk, message)
+
+
+def _files(chunk: ChunkRecord, paths: Sequence[ListedPath]) -> int:
+    """How many files these paths of a chunk count for: a file in ranges counts where it is put in place."""
+    return 0 if chunk.kind is ChunkKind.RANGES else len(paths)

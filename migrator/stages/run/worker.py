@@ -106,7 +106,7 @@ class Worker:
         except (Refused, ToolFailed) as error:
             return self._cannot_start(error)
         try:
-            engine = self._engine(way, chunk, in_ranges=any(listed.in_ranges for listed in paths))
+            engine = self._engine(way, chunk)
         except ToolFailed as error:
             return self._cannot_start(error)
         if engine is None:
@@ -152,14 +152,13 @@ class Worker:
             again_after_s = delay_s(1, self._pass.request.retry)
         self._queue.give_back(chunk, again_after_s)
 
-    def _engine(self, way: Way, chunk: ChunkRecord, *, in_ranges: bool) -> Engine | None:
+    def _engine(self, way: Way, chunk: ChunkRecord) -> Engine | None:
         """Chunks of links need no stream; any engine will do for their attempt."""
         name = choose_engine(
             self._pass.request.engine,
             chunk.kind,
             way.engines.keys(),
             from_brick=way.brick is not None,
-            in_ranges=in_ranges,
         )
         if name is None:
             return None

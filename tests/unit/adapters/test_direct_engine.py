@@ -46,15 +46,19 @@ def test_a_record_has_what_a_path_needs_and_no_more() -> None:
     listed = (
         path(b"plain", mtime_ns=5),
         path(b"linked", link_group=2**70 + 3),
-        path(b"in:ranges", mtime_ns=-5, in_ranges=True),
     )
-    assert ENGINE.command(work(*listed), VIEW).stdin == b":plain\0l3:linked\0s7,m-5,r:in:ranges\0"
+    assert ENGINE.command(work(*listed), VIEW).stdin == b":plain\0l3:linked\0"
     assert (
         b":linked\0"
         in ENGINE.command(work(*listed, capabilities=TargetCapabilities(keeps_hard_links=False)), VIEW).stdin.split(
             b"plain"
         )[1]
     )
+
+
+def test_a_file_in_ranges_is_known_by_its_size_and_time() -> None:
+    listed = work(path(b"in:ranges", mtime_ns=-5), kind=ChunkKind.RANGED_FILES)
+    assert ENGINE.command(listed, VIEW).stdin == b"s7,m-5,r:in:ranges\0"
 
 
 def test_ranges_have_their_place() -> None:

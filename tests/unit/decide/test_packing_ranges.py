@@ -34,7 +34,7 @@ def test_every_byte_and_every_file_counts_once(listings: list[Listing], bound: C
     found_files: Counter[tuple[int, bytes]] = Counter()
     found_bytes: Counter[tuple[int, bytes]] = Counter()
     for chunk in pack(listings, bound):
-        if chunk.kind in (ChunkKind.FILES, ChunkKind.RANGES):
+        if chunk.kind in (ChunkKind.FILES, ChunkKind.RANGES, ChunkKind.RANGED_FILES):
             found_files[chunk.batch, chunk.tree] += chunk.files
             found_bytes[chunk.batch, chunk.tree] += sum(
                 size for size, group in zip(chunk.sizes_bytes, chunk.link_groups, strict=True) if group is None
@@ -63,8 +63,7 @@ def test_big_files_with_one_name_are_in_ranges_and_nothing_else_is(listings: lis
             ranges[keys[0]].append((chunk.range_offset_bytes, chunk.size_bytes))
             assert len(keys) == 1
             assert chunk.file_sizes_bytes == (big[keys[0]],)
-        elif chunk.in_ranges:
-            assert chunk.kind is ChunkKind.FILES
+        elif chunk.kind is ChunkKind.RANGED_FILES:
             assert chunk.size_bytes == 0
             # The ranges come first, so that a list in order of number can be worked off.
             assert set(keys) <= set(ranges)
@@ -85,16 +84,15 @@ def test_a_big_file_among_small_ones() -> None:
         (1, ChunkKind.RANGES, [b"t/d/big"], 0, 0, 30),
         (2, ChunkKind.RANGES, [b"t/d/big"], 0, 30, 30),
         (3, ChunkKind.RANGES, [b"t/d/big"], 0, 60, 30),
-        (4, ChunkKind.FILES, [b"t/d/big"], 1, None, 0),
+        (4, ChunkKind.RANGED_FILES, [b"t/d/big"], 1, None, 0),
         (5, ChunkKind.FILES, [b"t/d/a", b"t/d/edge", b"t/d/b"], 3, None, 62),
     ]
-    assert [one.in_ranges for one in chunks] == [False, False, False, True, False]
     assert {one.brick for one in chunks} == {"one:/b"}
 
 
 def test_names_of_one_file_are_not_copied_in_ranges() -> None:
     (chunk,) = packed([listing([(b"t/a", 90, 1), (b"t/b", 90, 1)], grouped=True)], range_size_bytes=10)
-    assert (chunk.kind, chunk.in_ranges, chunk.size_bytes) == (ChunkKind.FILES, False, 90)
+    assert (chunk.kind, chunk.size_bytes) == (ChunkKind.FILES, 90)
 
 
 def test_directories_go_to_the_bricks_by_turns_with_their_times() -> None:
