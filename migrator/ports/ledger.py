@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from migrator.domain.changes import Changes
+from migrator.domain.convergence import ConvergenceRecord
 from migrator.domain.events import Event
 from migrator.domain.plan import Chunk, Plan, TransferCost
 from migrator.domain.scan import CatalogRecord
@@ -318,6 +319,19 @@ class VerificationRecords(Protocol):
     def of_plan(self, plan: str) -> Sequence[VerificationRecord]: ...
 
 
+class PredictionRecords(Protocol):
+    """What was predicted and decided after delta passes."""
+
+    def record(self, record: ConvergenceRecord) -> None:
+        """Keep what was predicted after a pass; what was predicted after the same one before is replaced."""
+
+    def of_batch(self, plan: str, batch: int) -> Sequence[ConvergenceRecord]:
+        """Those of a batch, in the order of its passes."""
+
+    def of_plan(self, plan: str) -> Sequence[ConvergenceRecord]:
+        """Those of all batches of a plan, in the order of the passes."""
+
+
 class Ledger(Protocol):
     """The whole ledger, table group by table group; a stage asks for the groups that it needs."""
 
@@ -344,6 +358,9 @@ class Ledger(Protocol):
 
     @property
     def verifications(self) -> VerificationRecords: ...
+
+    @property
+    def predictions(self) -> PredictionRecords: ...
 
     @property
     def hooks(self) -> HookRecords: ...

@@ -13,6 +13,7 @@ from migrator.adapters.ledger.database import BUSY_TIMEOUT_S, Database
 from migrator.adapters.ledger.hooks import SqliteHooks
 from migrator.adapters.ledger.passes import SqlitePassRecords
 from migrator.adapters.ledger.plans import SqlitePlans
+from migrator.adapters.ledger.predictions import SqlitePredictions
 from migrator.adapters.ledger.records import SqliteEvents, SqliteRuns, SqliteSite
 from migrator.adapters.ledger.revision import newer_version, revision_of
 from migrator.adapters.ledger.samples import SqliteSamples
@@ -42,6 +43,7 @@ class SqliteLedger:
         self.samples = SqliteSamples(database)
         self.events = SqliteEvents(database)
         self.verifications = SqliteVerifications(database)
+        self.predictions = SqlitePredictions(database)
         self.hooks = SqliteHooks(database)
 
     def __enter__(self) -> Self:

@@ -350,3 +350,19 @@ hook_calls = Table(
     Index("ix_hook_calls_step_id", "step_id"),
     Index("ix_hook_calls_unfinished", "id", sqlite_where=text("finished_at_s IS NULL")),
 )
+
+# What was predicted after a pass; the churn by tree is JSON, as it is read as a whole.
+predictions = Table(
+    "predictions",
+    metadata,
+    Column("pass_id", Integer, ForeignKey("passes.id"), primary_key=True),
+    _required("at_s", Float),
+    _required("decision", PlainText),
+    _required("max_freeze_s", Float),
+    _required("next_pass_s", Float),
+    _required("freeze_s", Float),
+    _required("least_freeze_s", Float),
+    _required("churn_files_per_h", Float),
+    _required("churn_bytes_per_h", Float),
+    _required("churn_of_trees", PlainText),
+)

@@ -333,3 +333,18 @@ def upgrade() -> None:
         unique=False,
         sqlite_where=sa.text("finished_at_s IS NULL"),
     )
+    op.create_table(
+        "predictions",
+        sa.Column("pass_id", sa.Integer(), nullable=False),
+        sa.Column("at_s", sa.Float(), nullable=False),
+        sa.Column("decision", sa.Text(), nullable=False),
+        sa.Column("max_freeze_s", sa.Float(), nullable=False),
+        sa.Column("next_pass_s", sa.Float(), nullable=False),
+        sa.Column("freeze_s", sa.Float(), nullable=False),
+        sa.Column("least_freeze_s", sa.Float(), nullable=False),
+        sa.Column("churn_files_per_h", sa.Float(), nullable=False),
+        sa.Column("churn_bytes_per_h", sa.Float(), nullable=False),
+        sa.Column("churn_of_trees", sa.Text(), nullable=False),
+        sa.ForeignKeyConstraint(["pass_id"], ["passes.id"], name=op.f("fk_predictions_pass_id")),
+        sa.PrimaryKeyConstraint("pass_id", name=op.f("pk_predictions")),
+    )
