@@ -301,10 +301,10 @@ SECTIONS: tuple[Section, ...] = (
                 name="max_freeze",
                 form=Form.SECONDS,
                 minimum=1,
-                default='"4h"',
+                default='"10min"',
                 field="max_freeze_s",
-                effective=False,
-                description="A final pass that is forecast to freeze a user for longer is refused.",
+                description="Delta passes go on until freezing the users is predicted to take no longer: the final pass "
+                "and its verification.",
             ),
         ),
     ),

@@ -109,6 +109,15 @@ TRANSFER_SECTIONS: tuple[Section, ...] = (
                 description="Bytes that stay free on the target.",
             ),
             Key(
+                name="max_delta_passes",
+                form=Form.COUNT,
+                minimum=0,
+                maximum=1000,
+                default="5",
+                description="Delta passes that one run makes of a batch at most; 0: the seed pass alone. Fewer are made "
+                "where [cutover] max_freeze is reached before, or where the freeze no longer shrinks.",
+            ),
+            Key(
                 name="trash_keep",
                 form=Form.SECONDS,
                 minimum=0,

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from migrator.domain.units import DAY_S, GIB, HOUR_S
+from migrator.domain.units import DAY_S, GIB, MINUTE_S
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,6 +113,7 @@ class TransferSection:
     stall_timeout_s: float = 600.0
     sample_interval_s: float = 5.0
     reserve_bytes: int = GIB
+    max_delta_passes: int = 5
     trash_keep_s: int = 14 * DAY_S
     max_shrink: float = 0.5
     windows: tuple[Window, ...] = ()
@@ -141,12 +142,14 @@ class ReapSection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CutoverSection:
-    """How a user is switched over: `link` is the path that is switched, with `{user}` in it."""
+    """How a user is switched over: `link` is the path that is switched, with `{user}` in it. Delta passes are made until
+    a freeze is predicted to last no longer than `max_freeze_s`.
+    """
 
     switch: str = "symlink"
     link: str | None = None
     retain_s: int = 30 * DAY_S
-    max_freeze_s: int = 4 * HOUR_S
+    max_freeze_s: int = 10 * MINUTE_S
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

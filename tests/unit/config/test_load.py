@@ -90,6 +90,7 @@ tries = 5
 stall_timeout = "1h"
 sample_interval = "500ms"
 reserve = 0
+max_delta_passes = 3
 trash_keep = "7d"
 max_shrink = "25%"
 windows = ["Mon-Fri 19:00-07:00", "Sat,Sun 00:00-24:00"]
@@ -132,9 +133,11 @@ max_load = 16
     )
     assert site.reap.older_than_s == 2 * 365 * 86400
     assert site.cutover.max_freeze_s == 7200
+    assert site.transfer.max_delta_passes == 3
     assert site.verify.sample == 0.05
     assert site.governor.max_latency_s == 0.02
     assert "[transfer] windows" in site.without_effect
+    assert "[cutover] max_freeze" not in site.without_effect
     assert not any("bwlimit" in key for key in site.without_effect)
 
 
