@@ -1,18 +1,15 @@
 """What planning asks of a catalog: usage, surprises and the lists to pack. Every query is out of core."""
 
-from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import duckdb
-import pyarrow as pa
 
 from migrator.adapters.catalog import usage_sql
 from migrator.adapters.catalog.database import connect
+from migrator.adapters.catalog.listings import ROWS_AT_ONCE, create_entries, listed
 from migrator.adapters.catalog.reader import ClosedCatalog, open_closed
-from migrator.adapters.catalog.schema import ROW_SCHEMA
 from migrator.decide.ages import AGE_BOUNDS
 from migrator.decide.batching import LinkSpan, SpanMember
 from migrator.decide.packing import Listing
@@ -21,15 +18,12 @@ from migrator.domain.paths import parent
 from migrator.domain.plan import AgeBucket, SurpriseKind, TreeUsage
 from migrator.domain.scan import CatalogRecord
 from migrator.domain.site import TargetCapabilities
-from migrator.domain.states import ChunkKind
 from migrator.domain.tree import UserTree
 from migrator.domain.units import DAY_S, MIB, NS_PER_S
 from migrator.ports.usage import CatalogQueries, Usages
 
 DUCKDB_MEMORY_BYTES = 448 * MIB
 """Of the 1 GB that planning may take; the rest is for what DuckDB does not count, pyarrow and the open chunks."""
-
-_ROWS_AT_ONCE = 32768
 
 
 class CatalogQueryFiles:
@@ -63,24 +57,13 @@ class UsageQueries:
         self._record = catalog.record
         self._bricks = sorted(walk.brick for walk in catalog.record.bricks)
         self._connection = connection
-        self._create_view(catalog.part_files)
+        create_entries(connection, catalog.part_files)
         self._create_trees()
-        self._create_bricks()
 
     @property
     def record(self) -> CatalogRecord:
         """The closing record."""
         return self._record
-
-    def _create_view(self, files: Sequence[Path]) -> None:
-        if files:
-            # A view takes no parameters: the names become literals.
-            names = ", ".join("'" + str(file).replace("'", "''") + "'" for file in sorted(files))
-            self._connection.execute(usage_sql.ROWS_VIEW.format(files=names))
-            return
-        empty = ROW_SCHEMA.empty_table()
-        self._connection.from_arrow(empty).create("no_rows")
-        self._connection.execute(usage_sql.NO_ROWS_VIEW)
 
     def _create_trees(self) -> None:
         roots = {tree.path for tree in self._record.trees}
@@ -90,11 +73,6 @@ class UsageQueries:
             self._connection.execute("INSERT INTO tree_roots VALUES (?)", [root])
         for path in sorted(roots | above):
             self._connection.execute("INSERT INTO ancestors VALUES (?)", [path])
-
-    def _create_bricks(self) -> None:
-        self._connection.execute(usage_sql.BRICK_TABLE)
-        for place, brick in enumerate(self._bricks, start=1):
-            self._connection.execute("INSERT INTO bricks VALUES (?, ?)", [brick, place])
 
     def _all(self, query: str, parameters: dict[str, object] | None = None) -> list[tuple[object, ...]]:
         return self._connection.execute(query, parameters).fetchall()
@@ -138,7 +116,7 @@ class UsageQueries:
 
     def symlinks(self) -> Iterator[SymlinkRow]:
         """Every symlink inside the trees, streamed."""
-        reader = self._connection.sql(usage_sql.SYMLINKS).to_arrow_reader(_ROWS_AT_ONCE)
+        reader = self._connection.sql(usage_sql.SYMLINKS).to_arrow_reader(ROWS_AT_ONCE)
         for block in reader:
             path, tree, target = (column.to_pylist() for column in block.columns)
             for index in range(len(path)):
@@ -163,56 +141,7 @@ class UsageQueries:
 
     def listings(self, batches: Sequence[Sequence[bytes]]) -> Iterator[Listing]:
         """All paths of the trees of the batches, for packing: sorted by DuckDB, streamed."""
-        placed = [(number, tree) for number, trees in enumerate(batches, start=1) for tree in trees]
-        self._connection.execute(usage_sql.PLACEMENT)
-        for ordinal, (number, tree) in enumerate(placed):
-            self._connection.execute("INSERT INTO placement VALUES (?, ?, ?)", [tree, number, ordinal])
-        places = len(self._bricks) + 1
-        query = self._connection.sql(usage_sql.LISTINGS, params={"places": places})
-        reader = query.to_arrow_reader(_ROWS_AT_ONCE)
-        for block in reader:
-            for start, end, slot in _runs(block.column("slot")):
-                place, step = divmod(slot, usage_sql.STEPS)
-                ordinal, brick = divmod(place, places)
-                piece = block.slice(start, end - start)
-                batch, tree = placed[ordinal]
-                yield Listing(
-                    batch=batch,
-                    kind=_STEP_KINDS[step],
-                    tree=tree,
-                    grouped=step == usage_sql.STEP_GROUPS,
-                    paths=piece.column("path").to_pylist(),
-                    sizes_bytes=piece.column("bytes").to_pylist(),
-                    link_groups=piece.column("link_group").to_pylist(),
-                    links_to=piece.column("link_to").to_pylist(),
-                    mtimes_ns=piece.column("mtime_ns").to_pylist(),
-                    brick=self._bricks[brick - 1] if brick else None,
-                )
-
-
-def _runs(slots: "pa.Array[Any]") -> Iterator[tuple[int, int, int]]:
-    """Beginning, end and value of every run of equal values; no value has two runs.
-
-    By bisection: what pyarrow has for it takes longer to load than the runs of a small catalog to find.
-    """
-    start = 0
-    while start < len(slots):
-        slot = slots[start].as_py()
-        end = bisect_left(slots, True, lo=start, key=_is_not(slot))
-        yield start, end, slot
-        start = end
-
-
-def _is_not(slot: int) -> "Callable[[pa.Scalar[Any]], bool]":
-    return lambda found: found.as_py() != slot
-
-
-_STEP_KINDS = {
-    usage_sql.STEP_DIRECTORIES: ChunkKind.DIRECTORIES,
-    usage_sql.STEP_FILES: ChunkKind.FILES,
-    usage_sql.STEP_GROUPS: ChunkKind.FILES,
-    usage_sql.STEP_LINKS: ChunkKind.LINKS,
-}
+        return listed(self._connection, batches, bricks=self._bricks)
 
 
 class _Tally:
