@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from migrator.decide import eta
 from migrator.domain.plan import TransferCost
@@ -82,6 +83,15 @@ def tree_facts(
     )
 
 
+def settled(seed: Sequence[ChunkSum], later: Sequence[ChunkSum]) -> Sequence[ChunkSum]:
+    """The sums of a seed pass after another pass has gone through: what had failed was sent by that one, and its trees
+    need attention as far as chunks of that one (`later`) failed.
+    """
+    arrived = [replace(entry, state=ChunkState.DONE) if entry.state is ChunkState.FAILED else entry for entry in seed]
+    failed = [replace(entry, files=0, size_bytes=0) for entry in later if entry.state is ChunkState.FAILED]
+    return (*arrived, *failed)
+
+
 def _tree(planned: PlannedTree, sums: Sequence[ChunkSum], state: BatchState, first: PassFacts | None) -> TreeFacts:
     if first is None:
         total_bytes, total_files, done_bytes, done_files = planned.size_bytes, planned.files, 0, 0
@@ -145,7 +155,7 @@ def batch_facts(
     attention: AttentionCount | None,
     verification: VerificationRecord | None,
 ) -> BatchFacts:
-    """How far one batch is; `trees` are those of this batch, `sums` those of its first pass."""
+    """How far one batch is; `trees` are those of this batch, `sums` those of its newest pass."""
     chunks: dict[ChunkState, int] = {}
     for entry in sums:
         chunks[entry.state] = chunks.get(entry.state, 0) + entry.chunks
@@ -154,7 +164,7 @@ def batch_facts(
         state=planned.state,
         tally=add_up(trees),
         users=tuple(dict.fromkeys(tree.tree.user for tree in trees)),
-        chunks=chunks or ({ChunkState.PENDING: planned.chunks} if planned.chunks else {}),
+        chunks=chunks or ({ChunkState.PENDING: planned.chunks} if planned.chunks and not passes else {}),
         passes=tuple(passes),
         forecast_s=planned.forecast_s,
         attention=attention or AttentionCount(bad=0, vanished=0),

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from migrator.domain.changes import ChangeKind, ChangeTally
 from migrator.domain.events import Event
 from migrator.domain.plan import Plan
 from migrator.domain.states import BatchState, ChunkKind, ChunkState, PassKind, PassState
@@ -119,14 +120,24 @@ class TreeFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PassFacts:
-    """One pass over a batch."""
+    """One pass over a batch; `number` is 0 for the seed, deltas and finals count from 1. `changes` is what a pass after
+    the seed was made for, by kind, over all trees; None where nothing was recorded.
+    """
 
     id: int
     batch: int
     kind: PassKind
+    number: int
     state: PassState
     started_at_s: float
     finished_at_s: float | None
+    catalog: str
+    base_catalog: str | None = None
+    scan_s: float | None = None
+    moved_at_s: float | None = None
+    total_files: int = 0
+    total_bytes: int = 0
+    changes: Mapping[ChangeKind, ChangeTally] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,7 +158,7 @@ class AttentionFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchFacts:
-    """How far one batch is. `chunks` counts every kind; `verification` is the newest finished one."""
+    """How far one batch is. `chunks` counts every kind, in the newest pass; `verification` is the newest finished one."""
 
     number: int
     state: BatchState

@@ -34,10 +34,10 @@ class LedgerFacts(Protocol):
         """The chunks of a pass by tree, kind and state; split ones too."""
 
     def attention_counts(self, plan: str) -> Mapping[int, AttentionCount]:
-        """By batch, how many files of a plan did not arrive."""
+        """By batch, how many files of a plan did not arrive, by the passes that no later one has settled."""
 
     def attention(self, plan: str, limit: int) -> Sequence[AttentionFile]:
-        """The first files of a plan that need attention, in order of batch and path."""
+        """The first of these files that need attention, in order of batch and path."""
 
     def sampled_span(self) -> tuple[float, float] | None:
         """When the first and the last sample of any pass were taken; None without samples."""

@@ -10,11 +10,13 @@ from migrator.decide.progress_facts import (
     batch_facts,
     estimates,
     run_life,
+    settled,
     span_width,
     together,
     tree_facts,
     verified_content_bytes,
 )
+from migrator.domain.changes import ChangeKind
 from migrator.domain.errors import UsageError
 from migrator.domain.plan import TransferCost
 from migrator.domain.report import (
@@ -31,7 +33,7 @@ from migrator.domain.report import (
     TreeFacts,
     TreeState,
 )
-from migrator.domain.states import PassKind
+from migrator.domain.states import PassKind, PassState
 from migrator.domain.units import MINUTE_S
 from migrator.domain.verification import VerificationRecord
 from migrator.ports.ledger import PassRecord, RunRecord
@@ -73,7 +75,7 @@ def read_status(
     cost = None
     if chosen is not None:
         facts, cost = chosen
-        passes = [_pass(record) for record in ledger.passes.of_plan(facts.name)]
+        passes = [_pass(ledger, record) for record in ledger.passes.of_plan(facts.name)]
         batches, trees = _batches(ledger, facts.name, passes)
         done = read_done(ledger, facts.name, now_s=now_s, started_at_s=first_start(passes))
     overall = add_up(trees)
@@ -181,14 +183,23 @@ def _scan(ledger: ReadableLedger) -> ScanFacts | None:
     )
 
 
-def _pass(record: PassRecord) -> PassFacts:
+def _pass(ledger: ReadableLedger, record: PassRecord) -> PassFacts:
+    changes = None if record.kind is PassKind.SEED else ledger.passes.changes(record.id)
     return PassFacts(
         id=record.id,
         batch=record.batch,
         kind=record.kind,
+        number=record.number,
         state=record.state,
         started_at_s=record.started_at_s,
         finished_at_s=record.finished_at_s,
+        catalog=record.catalog,
+        base_catalog=record.base_catalog,
+        scan_s=record.scan_s,
+        moved_at_s=record.moved_at_s,
+        total_files=record.total_files,
+        total_bytes=record.total_bytes,
+        changes=None if changes is None else {kind: changes.tally(kind) for kind in ChangeKind},
     )
 
 
@@ -196,9 +207,18 @@ def _batches(
     ledger: ReadableLedger, plan: str, passes: Sequence[PassFacts]
 ) -> tuple[tuple[BatchFacts, ...], tuple[TreeFacts, ...]]:
     planned = ledger.facts.batches(plan)
-    # The newest seed pass of a batch: what is done of it is done of the batch.
+    # The seed pass of a batch: what is done of it is done of the batch. Later ones bring what changed since.
     seeds = {entry.batch: entry for entry in passes if entry.kind is PassKind.SEED}
-    sums: dict[int, Sequence[ChunkSum]] = {batch: ledger.facts.chunk_sums(entry.id) for batch, entry in seeds.items()}
+    newest = {entry.batch: entry for entry in passes}
+    gone_through = {entry.batch: entry for entry in passes if entry.state is PassState.DONE}
+    of_pass: dict[int, Sequence[ChunkSum]] = {
+        entry.id: ledger.facts.chunk_sums(entry.id)
+        for entry in (*seeds.values(), *newest.values(), *gone_through.values())
+    }
+    sums: dict[int, Sequence[ChunkSum]] = {}
+    for batch, entry in seeds.items():
+        later = gone_through.get(batch, entry)
+        sums[batch] = of_pass[entry.id] if later is entry else settled(of_pass[entry.id], of_pass[later.id])
     states = {batch.number: batch.state for batch in planned}
     trees = tree_facts(ledger.facts.trees(plan), sums, states, seeds)
     of_batch: dict[int, list[TreeFacts]] = defaultdict(list)
@@ -210,7 +230,7 @@ def _batches(
         batch_facts(
             batch,
             trees=of_batch[batch.number],
-            sums=sums.get(batch.number, ()),
+            sums=of_pass[newest[batch.number].id] if batch.number in newest else (),
             passes=[entry for entry in passes if entry.batch == batch.number],
             attention=attention.get(batch.number),
             verification=verified.get(batch.number),

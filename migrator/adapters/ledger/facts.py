@@ -6,6 +6,7 @@ from itertools import accumulate
 from sqlalchemy import Integer, cast, func, select
 
 from migrator.adapters.ledger import tables
+from migrator.adapters.ledger.arrivals import unsettled
 from migrator.adapters.ledger.attempts import file_problem
 from migrator.adapters.ledger.codec import decode
 from migrator.adapters.ledger.database import Database
@@ -23,7 +24,7 @@ from migrator.domain.report import (
     PlannedTree,
     ThroughputPoint,
 )
-from migrator.domain.states import CONTENT_KINDS, AttemptState, BatchState, ChunkKind, ChunkState
+from migrator.domain.states import CONTENT_KINDS, AttemptState, BatchState, ChunkKind, ChunkState, PassKind
 from migrator.domain.transfer import FileProblemKind
 from migrator.domain.tree import UserTree
 from migrator.ports.ledger import RunRecord
@@ -116,11 +117,11 @@ class SqliteFacts:
         ]
 
     def attention_counts(self, plan: str) -> Mapping[int, AttentionCount]:
-        """By batch, how many files of a plan did not arrive."""
+        """By batch, how many files of a plan did not arrive, by the passes that no later one has settled."""
         query = (
-            select(tables.passes.c.batch, tables.attention.c.kind, func.count())
+            select(tables.passes.c.batch, tables.attention.c.kind, func.count(tables.attention.c.path.distinct()))
             .join(tables.passes, tables.passes.c.id == tables.attention.c.pass_id)
-            .where(tables.passes.c.plan == plan)
+            .where(tables.passes.c.plan == plan, unsettled())
             .group_by(tables.passes.c.batch, tables.attention.c.kind)
         )
         with self._database.read() as connection:
@@ -135,11 +136,15 @@ class SqliteFacts:
         }
 
     def attention(self, plan: str, limit: int) -> Sequence[AttentionFile]:
-        """The first files of a plan that need attention, in order of batch and path."""
+        """The first files of a plan that need attention, by the passes that no later one has settled, in order of batch
+        and path.
+        """
         query = (
-            select(tables.passes.c.batch, tables.attention)
+            # Of several passes the newest one's word: the greatest id decides which row stands for a path.
+            select(tables.passes.c.batch, tables.attention, func.max(tables.attention.c.pass_id))
             .join(tables.passes, tables.passes.c.id == tables.attention.c.pass_id)
-            .where(tables.passes.c.plan == plan, tables.attention.c.kind == FileProblemKind.BAD.value)
+            .where(tables.passes.c.plan == plan, tables.attention.c.kind == FileProblemKind.BAD.value, unsettled())
+            .group_by(tables.passes.c.batch, tables.attention.c.path)
             .order_by(tables.passes.c.batch, tables.attention.c.path)
             .limit(limit)
         )
@@ -191,7 +196,9 @@ class SqliteFacts:
         ]
 
     def done(self, plan: str, *, span_s: float) -> Sequence[DonePoint]:
-        """How much of a plan was done at the end of every span in which a chunk was finished, in order of time."""
+        """How much of a plan was done at the end of every span in which a chunk was finished, in order of time. Passes
+        after the seed bring what changed: of the plan nothing is done by them.
+        """
         span = cast(tables.attempts.c.finished_at_s / span_s, Integer).label("span")
         query = (
             select(span, func.sum(tables.chunks.c.files), func.sum(tables.chunks.c.size_bytes))
@@ -202,6 +209,7 @@ class SqliteFacts:
             )
             .where(
                 tables.passes.c.plan == plan,
+                tables.passes.c.kind == PassKind.SEED.value,
                 tables.attempts.c.state == AttemptState.SUCCEEDED.value,
                 tables.chunks.c.state == ChunkState.DONE.value,
                 tables.chunks.c.kind.in_(CONTENT_KINDS),

@@ -18,12 +18,14 @@ from migrator.adapters.output.document import (
 )
 from migrator.adapters.output.wording import NONE, percent, verified_words, when, yes
 from migrator.decide.attention import AFTERWARDS, advice
+from migrator.domain.changes import ChangeKind
 from migrator.domain.events import Event
 from migrator.domain.paths import show
 from migrator.domain.report import (
     AttentionFile,
     BatchFacts,
     Blocker,
+    PassFacts,
     RunFacts,
     RunLife,
     ScanFacts,
@@ -33,7 +35,7 @@ from migrator.domain.report import (
     TreeFacts,
     TreeState,
 )
-from migrator.domain.states import BatchState, ChunkState, PassState
+from migrator.domain.states import BatchState, ChunkState, PassKind, PassState
 from migrator.domain.units import format_count, format_duration, format_rate, format_size, several
 from migrator.domain.verification import VerificationRecord
 
@@ -184,6 +186,8 @@ def blocker_table(blocked: Sequence[Blocker]) -> Block:
 def batch_blocks(batches: Sequence[BatchFacts]) -> Iterator[Block]:
     """How far every batch is, and what the newest verifications found to be equal."""
     yield batch_table(batches)
+    if any(entry.kind is not PassKind.SEED for batch in batches for entry in batch.passes):
+        yield pass_table(batches)
     differing = [
         batch.verification for batch in batches if batch.verification and any(batch.verification.differences.values())
     ]
@@ -246,11 +250,45 @@ def _batch_row(batch: BatchFacts) -> tuple[str, ...]:
 def _batch_state(batch: BatchFacts) -> str:
     if batch.state is BatchState.VERIFIED:
         return verified_words(batch.verification.percent_content if batch.verification else None)
-    if batch.state is BatchState.SEEDED and (batch.attention.bad or batch.chunks.get(ChunkState.FAILED, 0)):
+    if batch.state in (BatchState.SEEDED, BatchState.CONVERGING) and (
+        batch.attention.bad or batch.chunks.get(ChunkState.FAILED, 0)
+    ):
         return f"{batch.state.value}, needs attention"
     if batch.passes and batch.passes[-1].state is PassState.STOPPED:
         return f"{batch.state.value}, stopped"
     return batch.state.value
+
+
+def pass_table(batches: Sequence[BatchFacts]) -> Block:
+    """Every pass, and what it was made for."""
+    columns = [
+        figure("batch"),
+        text("pass"),
+        text("state"),
+        text("began"),
+        text("ended"),
+        figure("scan took"),
+        figure("files"),
+        figure("bytes"),
+        figure("renamed"),
+        figure("vanished"),
+    ]
+    return table("Passes", columns, [_pass_row(entry) for batch in batches for entry in batch.passes])
+
+
+def _pass_row(entry: PassFacts) -> tuple[str, ...]:
+    moved = [ChangeKind.RENAMED, ChangeKind.VANISHED]
+    return (
+        str(entry.batch),
+        entry.kind.value if entry.kind is PassKind.SEED else f"{entry.kind.value} {entry.number}",
+        entry.state.value,
+        when(entry.started_at_s),
+        when(entry.finished_at_s),
+        NONE if entry.scan_s is None else format_duration(entry.scan_s),
+        format_count(entry.total_files),
+        format_size(entry.total_bytes),
+        *(NONE if entry.changes is None else format_count(entry.changes[kind].paths) for kind in moved),
+    )
 
 
 def _verdict(verification: VerificationRecord | None) -> str:

@@ -13,6 +13,7 @@ from migrator.decide.progress_facts import (
     batch_facts,
     estimates,
     run_life,
+    settled,
     span_width,
     together,
     tree_facts,
@@ -55,7 +56,9 @@ def chunk_sum(tree: bytes, state: ChunkState, size_bytes: int = 500, kind: Chunk
 
 
 def one_pass(state: PassState = PassState.RUNNING) -> PassFacts:
-    return PassFacts(id=1, batch=1, kind=PassKind.SEED, state=state, started_at_s=0.0, finished_at_s=None)
+    return PassFacts(
+        id=1, batch=1, kind=PassKind.SEED, number=0, state=state, started_at_s=0.0, finished_at_s=None, catalog="c"
+    )
 
 
 def facts_of(
@@ -63,6 +66,19 @@ def facts_of(
 ) -> TreeFacts:
     (facts,) = tree_facts([planned(b"t", "u")], {1: sums}, {1: state}, {1: the_pass or one_pass()})
     return facts
+
+
+class TestLaterPasses:
+    def test_what_failed_in_the_seed_is_there_when_a_later_pass_went_through(self) -> None:
+        seed = [chunk_sum(b"t", ChunkState.DONE), chunk_sum(b"t", ChunkState.FAILED)]
+        facts = facts_of(list(settled(seed, [chunk_sum(b"t", ChunkState.DONE, 7)])), BatchState.CONVERGING)
+        assert (facts.state, facts.tally.done_bytes, facts.tally.done_users) == (TreeState.COPIED, 1000, 1)
+
+    def test_and_a_tree_needs_attention_for_what_failed_in_that_one(self) -> None:
+        sums = settled([chunk_sum(b"t", ChunkState.DONE)], [chunk_sum(b"t", ChunkState.FAILED, 7)])
+        facts = facts_of(list(sums), BatchState.CONVERGING)
+        assert (facts.state, facts.tally.total_bytes, facts.tally.done_bytes) == (TreeState.ATTENTION, 500, 500)
+        assert facts.tally.done_users == 0
 
 
 class TestTrees:

@@ -117,6 +117,8 @@ def report(path: bytes = b"home/alice", text: str = "alice") -> ReportFacts:
                         id=1,
                         batch=1,
                         kind=PassKind.SEED,
+                        number=0,
+                        catalog=text,
                         state=PassState.DONE,
                         started_at_s=AT_S - 900,
                         finished_at_s=AT_S - 10,
