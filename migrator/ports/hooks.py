@@ -1,6 +1,6 @@
 """Finding hooks and calling them, and what the ledger keeps of both."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -78,8 +78,8 @@ class HookRecords(Protocol):
     def finish(self, call_id: int, *, at_s: float, exit_code: int | None, outcome: HookOutcome, output: bytes) -> None:
         """How a call ended. The first result counts."""
 
-    def unfinished(self) -> Sequence[HookCallRecord]:
-        """Calls that a crash left without a result."""
+    def unfinished(self, steps: Collection[HookStep]) -> Sequence[HookCallRecord]:
+        """Calls around these steps that a crash left without a result. Another verb may be at work on other steps."""
 
     def of_step(self, step_id: int) -> Sequence[HookCallRecord]:
         """The calls of a step, oldest first."""

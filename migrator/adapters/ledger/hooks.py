@@ -1,6 +1,6 @@
 """Steps that hooks are called around, and the calls."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from sqlalchemy import Row, insert, select, update
@@ -82,12 +82,16 @@ class SqliteHooks:
                 .values(finished_at_s=at_s, exit_code=exit_code, outcome=outcome.value, output=output)
             )
 
-    def unfinished(self) -> Sequence[HookCallRecord]:
-        """Calls that a crash left without a result."""
+    def unfinished(self, steps: Collection[HookStep]) -> Sequence[HookCallRecord]:
+        """Calls around these steps that a crash left without a result."""
+        query = (
+            select(_calls)
+            .join(_steps, _steps.c.id == _calls.c.step_id)
+            .where(_calls.c.finished_at_s.is_(None), _steps.c.step.in_([step.value for step in steps]))
+            .order_by(_calls.c.id)
+        )
         with self._database.read() as connection:
-            rows = connection.execute(
-                select(_calls).where(_calls.c.finished_at_s.is_(None)).order_by(_calls.c.id)
-            ).all()
+            rows = connection.execute(query).all()
         return [_call(row) for row in rows]
 
     def of_step(self, step_id: int) -> Sequence[HookCallRecord]:

@@ -23,6 +23,7 @@ from migrator.domain.hooks import (
     HookOutcome,
     HookResult,
     HookSite,
+    HookStep,
 )
 from migrator.domain.paths import show
 from migrator.domain.plan import Batch, Plan
@@ -32,6 +33,9 @@ from migrator.ports.hooks import Hooks, HookStepRecord
 from migrator.ports.ledger import SiteRecord
 from migrator.stages.run.context import LOG, Invocation, World
 from migrator.stages.run.hook_looks import Place, called_hooks, find_hooks, refuse_hooks, subject_of
+
+_STEPS = (HookStep.BATCH, HookStep.PASS)
+"""Those of this verb: what calls of another one have left is for that to clear away."""
 
 _DONE, _STOPPED, _SKIPPED, _REFUSED, _FAILED = "done", "stopped", "skipped", "refused", "failed"
 
@@ -69,7 +73,7 @@ class Hooking:
             self.invocation.say(EventKind.GUARD_REFUSED, Severity.ERROR, "hooks", problem)
         refuse_hooks(found)
         records = self._world.ledger.hooks
-        for call in records.unfinished():
+        for call in records.unfinished(_STEPS):
             named = f"{call.stage}.d/{show(call.name)}"
             if not await self.hooks.end(call.token):
                 raise Refused(
@@ -85,7 +89,7 @@ class Hooking:
                 output=call.output,
             )
             message = f"the hook {named} of an earlier run was interrupted"
-            self.invocation.say(EventKind.HOOK_INTERRUPTED, Severity.INFO, named, message)
+            self.invocation.say(EventKind.HOOK_INTERRUPTED, Severity.INFO, "hooks", message)
 
     async def around_batch(self, batch: Batch, work: Work, *, idle: bool) -> BatchSummary:
         """As `around_pass`, over a whole batch."""
@@ -150,7 +154,7 @@ class Hooking:
         kind, severity = (
             (EventKind.HOOK_SKIPPED, Severity.WARNING) if skips else (EventKind.HOOK_REFUSED, Severity.ERROR)
         )
-        self.invocation.say(kind, severity, shown(hook), message)
+        self._say(kind, severity, step.place, message)
         facts = replace(step.facts, state=_SKIPPED if skips else _REFUSED)
         await self._finish(replace(step, facts=facts), only=frozenset(went_on))
         if skips:
@@ -171,7 +175,7 @@ class Hooking:
             refuse_hooks(found)
         except Refused as error:
             message = f"after {step.place.words} no hook was called: {error.message}"
-            self.invocation.say(EventKind.HOOK_FAILED, Severity.WARNING, "hooks", message)
+            self._say(EventKind.HOOK_FAILED, Severity.WARNING, step.place, message)
             return
         after = in_order(found.hooks, step.place.stage(HookEvent.POST))
         for hook in after if only is None else counterparts(after, only):
@@ -181,7 +185,7 @@ class Hooking:
             if outcome is HookOutcome.WARN:
                 end = end_of(result, step.hooks.timeout_s)
                 message = f"the hook {shown(hook)} after {step.place.words} failed ({end})"
-                self.invocation.say(EventKind.HOOK_FAILED, Severity.WARNING, shown(hook), message)
+                self._say(EventKind.HOOK_FAILED, Severity.WARNING, step.place, message)
         at_s = self._world.clock.now_s()
         self._world.ledger.hooks.close_step(step.record.id, state=step.facts.state, at_s=at_s)
 
@@ -208,7 +212,7 @@ class Hooking:
             environment=environment(hook.stage, site, step.facts),
             token=world.tokens(),
         )
-        self.invocation.say(EventKind.HOOK_CALLED, Severity.INFO, shown(hook), f"calling the hook {shown(hook)}")
+        self._say(EventKind.HOOK_CALLED, Severity.INFO, step.place, f"calling the hook {shown(hook)}")
         call_id = records.intend(step_id=step.record.id, hook=hook, token=call.token, at_s=world.clock.now_s())
         exit_code, outcome, output = None, HookOutcome.INTERRUPTED, b""
         try:
@@ -219,6 +223,9 @@ class Hooking:
         end = end_of(result, hooks.timeout_s)
         LOG.info("hook ended: %s", end, extra={"hook": shown(hook), "output": show(result.output)})
         return result, outcome
+
+    def _say(self, kind: EventKind, severity: Severity, place: Place, message: str) -> None:
+        self.invocation.say(kind, severity, f"batch {place.batch.number}", message)
 
     def _facts(self, place: Place, started_at_s: float) -> HookFacts:
         return HookFacts(
