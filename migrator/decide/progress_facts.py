@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from migrator.decide import eta
+from migrator.domain.convergence import ConvergenceRecord
 from migrator.domain.plan import TransferCost
 from migrator.domain.report import (
     AttentionCount,
@@ -154,6 +155,7 @@ def batch_facts(
     passes: Sequence[PassFacts],
     attention: AttentionCount | None,
     verification: VerificationRecord | None,
+    convergence: ConvergenceRecord | None = None,
 ) -> BatchFacts:
     """How far one batch is; `trees` are those of this batch, `sums` those of its newest pass."""
     chunks: dict[ChunkState, int] = {}
@@ -169,6 +171,7 @@ def batch_facts(
         forecast_s=planned.forecast_s,
         attention=attention or AttentionCount(bad=0, vanished=0),
         verification=verification,
+        convergence=convergence,
     )
 
 

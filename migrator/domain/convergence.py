@@ -19,7 +19,7 @@ class PassFacts:
     the scan of the plan. From `started_at_s` to `finished_at_s` the pass itself was at work. `paused_s` is how long between
     the start of the scan and the end of the pass nobody worked on it: a stopped run, a wait for the operator.
 
-    `number` counts the passes of a kind from 1. `sent_files` and `sent_bytes` are what its streams brought over;
+    `number` is 0 for the seed; deltas and finals of a batch count from 1. `sent_files` and `sent_bytes` are what its streams brought over;
     `changes` are those of all trees together, `trees` the same tree by tree where that is known. `renames` were made on
     the target, `gone` paths moved to the trash there, a directory counted once.
     """

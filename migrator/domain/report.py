@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from migrator.domain.changes import ChangeKind, ChangeTally
+from migrator.domain.convergence import ConvergenceRecord
 from migrator.domain.events import Event
 from migrator.domain.plan import Plan
 from migrator.domain.states import BatchState, ChunkKind, ChunkState, PassKind, PassState
@@ -158,7 +159,9 @@ class AttentionFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchFacts:
-    """How far one batch is. `chunks` counts every kind, in the newest pass; `verification` is the newest finished one."""
+    """How far one batch is. `chunks` counts every kind, in the newest pass; `verification` is the newest finished one,
+    `convergence` what was predicted after the last delta pass.
+    """
 
     number: int
     state: BatchState
@@ -169,6 +172,7 @@ class BatchFacts:
     forecast_s: float
     attention: AttentionCount
     verification: VerificationRecord | None
+    convergence: ConvergenceRecord | None = None
 
 
 class RunLife(StrEnum):

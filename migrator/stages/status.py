@@ -226,6 +226,7 @@ def _batches(
         of_batch[tree.batch].append(tree)
     attention = ledger.facts.attention_counts(plan)
     verified: dict[int, VerificationRecord] = {record.batch: record for record in ledger.verifications.of_plan(plan)}
+    predicted = {record.batch: record for record in ledger.predictions.of_plan(plan)}
     batches = tuple(
         batch_facts(
             batch,
@@ -234,6 +235,7 @@ def _batches(
             passes=[entry for entry in passes if entry.batch == batch.number],
             attention=attention.get(batch.number),
             verification=verified.get(batch.number),
+            convergence=predicted.get(batch.number),
         )
         for batch in planned
     )

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from migrator.domain import report
+from migrator.domain.convergence import ConvergenceRecord, Prediction, TreeChurn
 from migrator.domain.scan import BrickWalk, CatalogRecord, ScanTimes
 from migrator.domain.verification import VerificationRecord
 
@@ -15,6 +16,9 @@ TYPES = [
     report.StatusFacts,
     report.Tally,
     report.BatchFacts,
+    ConvergenceRecord,
+    Prediction,
+    TreeChurn,
     report.TreeFacts,
     report.PassFacts,
     report.AttentionCount,

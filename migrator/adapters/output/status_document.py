@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
+from migrator.adapters.output.convergence_document import convergence_blocks
 from migrator.adapters.output.document import (
     Bar,
     Block,
@@ -184,10 +185,11 @@ def blocker_table(blocked: Sequence[Blocker]) -> Block:
 
 
 def batch_blocks(batches: Sequence[BatchFacts]) -> Iterator[Block]:
-    """How far every batch is, and what the newest verifications found to be equal."""
+    """How far every batch is, what its passes let expect, and what the newest verifications found to be equal."""
     yield batch_table(batches)
     if any(entry.kind is not PassKind.SEED for batch in batches for entry in batch.passes):
         yield pass_table(batches)
+    yield from convergence_blocks(batches)
     differing = [
         batch.verification for batch in batches if batch.verification and any(batch.verification.differences.values())
     ]

@@ -75,7 +75,7 @@ class ChangingSite:
         scanned_at_s, now_s = 0.0, self.seed_pass_s
         yield PassFacts(
             kind=PassKind.SEED,
-            number=1,
+            number=0,
             scanned_at_s=0.0,
             scan_s=self.about(self.scan_s),
             started_at_s=self.scan_s * 2,

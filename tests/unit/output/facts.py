@@ -1,5 +1,6 @@
 """Facts with a hostile string in every place that a user's name, path or message can reach."""
 
+from migrator.domain.convergence import ConvergenceRecord, Outcome, Prediction, TreeChurn
 from migrator.domain.events import Event, EventKind, Severity
 from migrator.domain.report import (
     AttentionCount,
@@ -57,6 +58,27 @@ def verification(text: str = "abc", *, share: float = 1.0) -> VerificationRecord
                 kind=DifferenceKind.MISSING,
                 source="file",
                 target="none",
+            ),
+        ),
+    )
+
+
+def convergence(path: bytes = b"home/alice") -> ConvergenceRecord:
+    return ConvergenceRecord(
+        pass_id=2,
+        at_s=AT_S - 60,
+        batch=1,
+        outcome=Outcome.NO_LONGER_SHRINKS,
+        max_freeze_s=600.0,
+        prediction=Prediction(
+            next_pass_s=90.0,
+            freeze_s=1200.0,
+            least_freeze_s=700.0,
+            churn_files_per_h=1234.5,
+            churn_bytes_per_h=2.0**31,
+            trees=(
+                TreeChurn(tree=path, files_per_h=1200.0, bytes_per_h=2.0**31 * 0.75),
+                TreeChurn(tree=path + b"2", files_per_h=34.5, bytes_per_h=2.0**31 * 0.25),
             ),
         ),
     )
@@ -127,6 +149,7 @@ def report(path: bytes = b"home/alice", text: str = "alice") -> ReportFacts:
                 forecast_s=60.0,
                 attention=AttentionCount(bad=7, vanished=3),
                 verification=verification(text),
+                convergence=convergence(path),
             ),
         ),
         trees=tuple(
