@@ -1,7 +1,9 @@
-"""Which chunk comes next: the largest that waits, and those that failed once their delay is over."""
+"""Which chunk comes next: the largest that waits on the brick that fewest streams read, and those that failed once their
+delay is over.
+"""
 
 import asyncio
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Collection, Sequence
 
 from migrator.domain.states import ChunkKind
@@ -15,9 +17,11 @@ _AHEAD = 64
 
 
 class ChunkQueue:
-    """The chunks of some kinds of one pass, side by side. The ledger knows which wait; those that are to wait longer are known here.
+    """The chunks of some kinds of one pass, side by side. The ledger knows which wait; those that are to wait longer are
+    known here.
 
-    Every lane takes what its routes let it take. `finished` is set when nothing is left for anybody.
+    Every lane takes what its routes let it take, evenly from all its bricks: each has disks of its own, and the last to be
+    read to its end is the end of all. `finished` is set when nothing is left for anybody.
     """
 
     def __init__(
@@ -29,12 +33,12 @@ class ChunkQueue:
         self._kinds = tuple(kinds)
         self._routes = routes
         self._bricks = passes.bricks(pass_id)
-        self._ahead: dict[frozenset[str | None], deque[ChunkRecord]] = {}
-        self._exhausted: set[frozenset[str | None]] = set()
-        """Of these nothing waits in the ledger, until a chunk is given back."""
+        self._ahead: dict[str | None, deque[ChunkRecord]] = {}
+        self._exhausted: set[str | None] = set()
+        """On these nothing waits in the ledger, until a chunk is given back."""
         self._version = routes.version
         self._delayed: list[tuple[float, int, ChunkRecord]] = []
-        self._taken: set[int] = set()
+        self._taken: dict[int, str | None] = {}
         self._changed = asyncio.Event()
         self.finished = asyncio.Event()
 
@@ -45,7 +49,7 @@ class ChunkQueue:
         """
         while not self.finished.is_set():
             if (chunk := self._next(lane)) is not None:
-                self._taken.add(chunk.id)
+                self._taken[chunk.id] = chunk.brick
                 return chunk
             if not self._taken and not self._delayed and self._nothing_waits():
                 self.finished.set()
@@ -58,12 +62,12 @@ class ChunkQueue:
 
     def confirm(self, chunk: ChunkRecord) -> None:
         """The stream over a chunk has ended; nobody waits for its confirmation but whoever needs it confirmed."""
-        self._taken.discard(chunk.id)
+        self._taken.pop(chunk.id, None)
         self.wake()
 
     def give_back(self, chunk: ChunkRecord, delay_s: float | None = None) -> None:
         """A chunk that was taken is done, split or failed; or waits again, for so long (`delay_s`)."""
-        self._taken.discard(chunk.id)
+        self._taken.pop(chunk.id, None)
         self._exhausted.clear()
         if delay_s:
             self._delayed.append((self._clock.monotonic_s() + delay_s, chunk.id, chunk))
@@ -90,16 +94,25 @@ class ChunkQueue:
             self._version = self._routes.version
             self._ahead.clear()
             self._exhausted.clear()
-        ahead = self._ahead.setdefault(eligible, deque())
+        readers = Counter(self._taken.values())
+        first_of = {brick: found for brick in eligible if (found := self._first(brick)) is not None}
+        if not first_of:
+            return None
+        brick = min(first_of, key=lambda one: (readers[one], -first_of[one].size_bytes, first_of[one].number))
+        return self._ahead[brick].popleft()
+
+    def _first(self, brick: str | None) -> ChunkRecord | None:
+        """The largest that waits on a brick; it stays the first of those that were looked up ahead."""
+        ahead = self._ahead.setdefault(brick, deque())
         while ahead and ahead[0].id in self._taken:
             ahead.popleft()
-        if not ahead and eligible and eligible not in self._exhausted:
-            aside = self._taken | {chunk_id for _, chunk_id, _ in self._delayed}
-            found = [chunk for chunk in self._pending(_AHEAD + len(aside), bricks=eligible) if chunk.id not in aside]
+        if not ahead and brick not in self._exhausted:
+            aside = {*self._taken, *(chunk_id for _, chunk_id, _ in self._delayed)}
+            found = [chunk for chunk in self._pending(_AHEAD + len(aside), bricks={brick}) if chunk.id not in aside]
             ahead.extend(found[:_AHEAD])
             if not ahead:
-                self._exhausted.add(eligible)
-        return ahead.popleft() if ahead else None
+                self._exhausted.add(brick)
+        return ahead[0] if ahead else None
 
     def _nothing_waits(self) -> bool:
         return not self._pending(1)
@@ -116,7 +129,9 @@ class ChunkQueue:
     async def _change(self) -> None:
         """Until a chunk is given back, or the next delay is over. What is due already is for other lanes to take."""
         now_s = self._clock.monotonic_s()
-        await self._wait(self._changed, min((due_s - now_s for due_s, *_ in self._delayed if due_s > now_s), default=None))
+        await self._wait(
+            self._changed, min((due_s - now_s for due_s, *_ in self._delayed if due_s > now_s), default=None)
+        )
 
     async def _wait(self, event: asyncio.Event, at_most_s: float | None) -> None:
         waiting: set[asyncio.Future[object]] = {asyncio.ensure_future(event.wait())}
