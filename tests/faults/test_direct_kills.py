@@ -125,6 +125,27 @@ def test_ranges_killed_anywhere_and_done_again(xfs_source: XfsMount) -> None:
     assert killed > 30
 
 
+@pytest.mark.parametrize("call", ["sync_file_range", "fsync"])
+def test_a_range_that_has_not_reached_the_disks_does_not_count(scratch: Path, call: str) -> None:
+    """Its bytes may be gone after a crash of the machine, and what tells of them be there."""
+    source, target = scratch / "s", scratch / "t"
+    source.mkdir()
+    target.mkdir()
+    half = 9 * MIB
+    (source / "big").write_bytes(os.urandom(2 * half))
+    seen = (source / "big").stat()
+    listed_as = b"s%d,m%d" % (seen.st_size, seen.st_mtime_ns)
+    first, second = (listed_as + b",o%d,n%d:big\0" % (offset, half) for offset in (0, half))
+    assert b"F" not in run_copy(source, target, first, kind="ranges").stdout
+    assert killed_at(call, 1, source, target, second, kind="ranges")
+    part = (target / os.fsdecode(part_name(b"big"))).stat()
+    assert part.st_size > half, "it was killed before it had written anything"
+    told = run_copy(source, target, listed_as + b",r:big\0").stdout
+    assert b"F" not in told
+    assert told.splitlines()[-1].split()[2] == b"%d" % (2 * half), "the part file was put in place"
+    assert snapshot(os.fsencode(source)) == snapshot(os.fsencode(target))
+
+
 @pytest.mark.parametrize("missing", range(6))
 def test_a_part_file_that_lacks_a_range_is_not_put_in_place(scratch: Path, missing: int) -> None:
     source, target = scratch / "s", scratch / "t"
@@ -352,6 +373,26 @@ def test_a_call_that_fails(
     assert done.returncode == ends, done.stderr
     assert told in done.stdout
     assert [path.name for path in target.iterdir()] == arrived
+
+
+@pytest.mark.parametrize(("code", "told"), [("ENOSPC", b"F 0 bad target 28 write\n"), ("ENOSYS", None)])
+def test_bytes_that_cannot_be_written_back_are_told(scratch: Path, code: str, told: bytes | None) -> None:
+    if shutil.which("strace") is None:
+        pytest.skip("strace is not installed")
+    source, target = scratch / "s", scratch / "t"
+    source.mkdir()
+    target.mkdir()
+    (source / "a").write_bytes(os.urandom(9 * MIB))
+    inject = ["strace", "-qq", "-o", "/dev/null", "-e", "trace=sync_file_range"]
+    inject += ["-e", f"inject=sync_file_range:error={code}:when=1"]
+    program = [str(built()), "copy", "--source", str(source), "--target", str(target), "--kind", "files", *ALL]
+    done = subprocess.run([*inject, *program], input=listed(b"a"), capture_output=True, check=False)
+    if told is None:
+        assert (done.returncode, b"F" in done.stdout) == (0, False)
+        assert snapshot(os.fsencode(source)) == snapshot(os.fsencode(target))
+    else:
+        assert (done.returncode, told in done.stdout) == (3, True)
+        assert not list(target.iterdir())
 
 
 def test_a_write_that_is_told_late_is_told(sides: tuple[Path, Path]) -> None:

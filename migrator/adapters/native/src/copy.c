@@ -9,8 +9,8 @@
  * It runs as root inside a mount namespace of its own that holds the two trees and nothing else; without root it does what
  * it may. No path is followed through a symlink on either side. A file comes to lie under a temporary name in its
  * directory (copy_places.c) and is renamed: a name has its old content or its whole new one. Nothing is synced but the
- * part files of ranges: a chunk counts as done when a syncfs after this program's end has returned; errors of write and
- * close are told. It may be killed at any time and run again with the same list.
+ * part files of ranges, whose marks outlive a crash: a chunk counts as done when a syncfs after this program's end has
+ * returned. The bytes of big files are on their way to the disks before. Errors of write and close are told. It may be killed at any time and run again with the same list.
  *
  * A file is read as it is now, not as it was listed. One that changes while it is read is copied again, TRIES times at
  * most; then the last copy stays, with the time from before, and is told as changed. From a brick, times are those of

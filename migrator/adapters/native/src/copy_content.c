@@ -11,6 +11,9 @@
 
 #define BLOCK_BYTES 4096
 #define SECTOR_BYTES 512
+/* So much of a big file at once is on its way to the disks while the rest is still being copied: then the sync that
+ * makes it count is short, and the disks do not stand still before it. */
+#define WRITTEN_BACK_BYTES ((off_t)8 << 20)
 /* A small file without holes is known by its blocks; a larger one may have as many blocks as bytes and holes as well. */
 #define ASK_FOR_HOLES_FROM_BYTES ((off_t)1 << 20)
 
@@ -53,8 +56,18 @@ static int write_sparse(struct copier *copier, int out, const unsigned char *byt
     return 0;
 }
 
+/* Begin to bring [from, end) to the disks; nothing is waited for, and nothing counts by it. Where the file system cannot,
+ * the sync does it all. */
+static int write_back(struct copier *copier, int out, off_t from, off_t end) {
+    if (sync_file_range(out, from, end - from, SYNC_FILE_RANGE_WRITE) == 0)
+        return 0;
+    bool lost = errno == EIO || errno == ENOSPC || errno == EDQUOT;
+    return lost ? failed(copier, SIDE_TARGET, "write") : 0;
+}
+
 /* Copy [from, end) as far as there is something; `*reached` is where it ended. */
 static int copy_span(struct copier *copier, int in, int out, off_t from, off_t end, bool sparse, struct blake2b_state *hasher, off_t *reached) {
+    off_t written_back = from;
     *reached = from;
     while (*reached < end) {
         size_t wanted = COPY_BUFFER_BYTES < (uint64_t)(end - *reached) ? COPY_BUFFER_BYTES : (size_t)(end - *reached);
@@ -70,6 +83,11 @@ static int copy_span(struct copier *copier, int in, int out, off_t from, off_t e
         if ((sparse ? write_sparse : write_at)(copier, out, copier->buffer, (size_t)got, *reached) < 0)
             return -1;
         *reached += got;
+        if (*reached - written_back >= WRITTEN_BACK_BYTES) {
+            if (write_back(copier, out, written_back, *reached) < 0)
+                return -1;
+            written_back = *reached;
+        }
     }
     return 0;
 }

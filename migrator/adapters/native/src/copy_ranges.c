@@ -139,6 +139,9 @@ static enum result copy_listed_range(struct copier *copier, const struct record 
     /* The range that ends the file gives the part file its size, also where it ends in a hole. */
     else if (end == record->size && ftruncate(out, (off_t)end) < 0)
         result = (failed(copier, SIDE_TARGET, "truncate"), RESULT_FAILED);
+    /* A mark must not be on the disks before the bytes. Not every range that was under way at a crash is copied again: its
+     * file may be gone at the moment, or another engine be asked for; and later the marks count. What was written back
+     * while it was copied makes this wait short. */
     else if (fsync(out) < 0)
         result = (failed(copier, SIDE_TARGET, "sync"), RESULT_FAILED);
     if (close(out) < 0 && result != RESULT_FAILED)
