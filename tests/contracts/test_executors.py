@@ -36,9 +36,16 @@ Result = TypeVar("Result")
 class World:
     """An executor over two roots that hold a tree each."""
 
-    def __init__(self, scratch: Path, host: Host | None = None, *, compiled: PlaceCompiled | None = None) -> None:
-        """`compiled`: streams are confined by the compiled program."""
-        self.runner = asyncio.Runner()
+    def __init__(
+        self,
+        scratch: Path,
+        host: Host | None = None,
+        *,
+        compiled: PlaceCompiled | None = None,
+        runner: asyncio.Runner | None = None,
+    ) -> None:
+        """`compiled`: streams are confined by the compiled program; `runner`: of the loop that the host belongs to."""
+        self.runner = runner or asyncio.Runner()
         self.remote = host
         self.source_root, self.target_root = scratch / "source", scratch / "target"
         self.tree = b"home/al ice\n"
