@@ -18,7 +18,9 @@ the prediction is, for a scan that begins now, at time t after S(last):
 
 The freeze is the one that begins at once. Where the users are frozen later, a delta pass has to go before it, and what
 counts is that one's prediction. Unsettled paths are sent with every pass anew: they do not grow with time. A rename or
-a path that is gone costs what a file without bytes costs.
+a path that is gone costs what a file without bytes costs. Files that change all the time (logs, databases) cannot be told
+from others by one delta pass after a long time: until there are two or three, the freeze that they cost is predicted too
+short.
 
 The form of the formula (last round = dirty rate * length of the round before) is that of pre-copy live migration (Clark
 et al., "Live Migration of Virtual Machines", NSDI 2005).
@@ -26,7 +28,7 @@ et al., "Live Migration of Virtual Machines", NSDI 2005).
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 from migrator.decide.forecast import copy_s
 from migrator.domain.changes import SENT, ChangeKind, TreeChanges
@@ -182,12 +184,9 @@ def _rest_of_a_pass(deltas: Sequence[PassFacts], weights: Sequence[float], cost:
 
 def _median(values: Sequence[float], weights: Sequence[float]) -> float:
     """The least value that at least half of the weight does not exceed."""
-    reached = 0.0
-    for value, weight in sorted(zip(values, weights, strict=True)):
-        reached += weight
-        if reached >= 0.5:
-            return value
-    return max(values)
+    ordered = sorted(zip(values, weights, strict=True))
+    reached = accumulate(weight for _, weight in ordered)
+    return next(value for (value, _), weight in zip(ordered, reached, strict=True) if weight >= 0.5)
 
 
 def _check_s(check: FreezeCheck, files: float, size_bytes: float) -> float:

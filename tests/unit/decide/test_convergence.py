@@ -133,6 +133,12 @@ def test_attempts_that_are_said_to_take_longer_than_the_pass_did_are_not_believe
     assert found.next_pass_s == pytest.approx(FIRST.finished_at_s - FIRST.scanned_at_s)
 
 
+def test_one_pass_that_was_disturbed_does_not_count() -> None:
+    calm = [SEED, *(delta(number, scanned_at_s=7200.0 + 100 * number, files=10) for number in range(1, 4))]
+    disturbed = [replace(one, finished_at_s=one.finished_at_s + 900) if one.number == 2 else one for one in calm]
+    assert predicted(disturbed, 7600.0) == predicted(calm, 7600.0)
+
+
 def test_a_pause_is_no_cost() -> None:
     stopped = replace(FIRST, finished_at_s=FIRST.finished_at_s + 50_000, paused_s=50_000.0)
     at_s = stopped.finished_at_s
