@@ -1,0 +1,104 @@
+"""The program is killed, or interrupted, in the middle of a hook; then the same command again."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from migrator.adapters.executors.proc import carriers
+from tests.cli_site import Site
+from tests.hook_site import IN_ORDER, HookSite
+from tests.run_site import DEADLINE_S, wait_for
+
+HANG = 'if [ -e "{go}" ]; then exit 0; fi\nsetsid sleep 1000 &\necho begun > "{begun}"\nsleep 1000'
+
+
+@pytest.fixture
+def hooked(scratch: Path) -> Iterator[HookSite]:
+    made = HookSite(Site(scratch, scratch / "source", scratch / "target"))
+    made.prepare()
+    made.all_hooks()
+    try:
+        yield made
+    finally:
+        for token in tokens(made):
+            for process in carriers([token]).get(token, ()):
+                os.kill(process.pid, signal.SIGKILL)
+
+
+def tokens(hooked: HookSite) -> list[str]:
+    return [str(token) for (token,) in hooked.rows("SELECT token FROM hook_calls")]
+
+
+def hang_at(hooked: HookSite, where: str) -> None:
+    """The hook hangs until the file `go` is there."""
+    directory = hooked.site.directory
+    hooked.hook(where, HANG.format(go=directory / "go", begun=directory / "begun"))
+
+
+@contextmanager
+def in_the_middle(hooked: HookSite) -> Iterator["subprocess.Popen[bytes]"]:
+    """`run`, while the hook that hangs is at work."""
+    argv = [sys.executable, "-m", "migrator", "--site", str(hooked.site.file), "run", "--user-batch", "1"]
+    with subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as program:
+        try:
+            wait_for((hooked.site.directory / "begun").exists, "the hook")
+            yield program
+            program.wait(DEADLINE_S)
+        finally:
+            program.kill()
+    (hooked.site.directory / "go").touch()
+
+
+@pytest.mark.parametrize("place", range(len(IN_ORDER)), ids=IN_ORDER)
+def test_killed_in_the_middle_of_any_hook_the_same_command_goes_on(hooked: HookSite, place: int) -> None:
+    hang_at(hooked, IN_ORDER[place])
+    with in_the_middle(hooked) as program:
+        (token,) = hooked.rows("SELECT token FROM hook_calls WHERE finished_at_s IS NULL")[0]
+        program.kill()
+    assert carriers([str(token)])
+    assert [call.split()[0] for call in hooked.calls()] == IN_ORDER[: place + 1]
+
+    code, said = hooked.run()
+    assert code == 0, said
+    assert f"the hook {IN_ORDER[place]} of an earlier run was interrupted" in said
+    assert not carriers([str(token)])
+    # Before the pass is done the step begins anew; afterwards only those are called that had not come to their end.
+    again = IN_ORDER if place < 4 else IN_ORDER[place:]
+    assert [call.split()[0] for call in hooked.calls()] == again
+    assert hooked.copied() == ["alice"]
+    assert hooked.rows("SELECT count(*) FROM hook_calls WHERE finished_at_s IS NULL") == [(0,)]
+    assert hooked.rows("SELECT count(*) FROM hook_calls WHERE outcome = 'interrupted'") == [(1,)]
+    assert hooked.rows("SELECT count(*) FROM hook_steps WHERE closed_at_s IS NULL") == [(0,)]
+
+    assert hooked.run()[0] == 0
+    assert hooked.calls() == []
+
+
+@pytest.mark.parametrize("where", ["pre-pass.d/20-b", "post-batch.d/20-b"])
+def test_interrupted_in_the_middle_of_a_hook_it_is_ended_and_called_again(hooked: HookSite, where: str) -> None:
+    hang_at(hooked, where)
+    with in_the_middle(hooked) as program:
+        program.send_signal(signal.SIGINT)
+    assert program.returncode == 130
+    assert not carriers(tokens(hooked))
+    assert hooked.rows("SELECT count(*) FROM hook_calls WHERE outcome = 'interrupted'") == [(1,)]
+    hooked.calls()
+
+    assert hooked.run()[0] == 0
+    assert [call.split()[0] for call in hooked.calls()] == (IN_ORDER if where.startswith("pre") else IN_ORDER[6:])
+    assert hooked.copied() == ["alice"]
+
+
+def test_a_pre_hook_that_let_the_killed_run_go_on_is_asked_again(hooked: HookSite) -> None:
+    hang_at(hooked, "pre-pass.d/20-b")
+    with in_the_middle(hooked) as program:
+        program.kill()
+    hooked.hook("pre-batch.d/10-a", "exit 1")
+    assert hooked.run()[0] == 4
+    assert hooked.copied() == []
