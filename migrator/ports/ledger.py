@@ -60,6 +60,7 @@ class PassRecord:
     base_catalog: str | None
     chunk_list: str
     move_list: str | None
+    move_list_digest: str | None
     moved_at_s: float | None
     scan_s: float | None
     started_at_s: float
@@ -176,6 +177,7 @@ class PassRecords(Protocol):
         base_catalog: str | None = None,
         chunk_list: str,
         move_list: str | None = None,
+        move_list_digest: str | None = None,
         scan_s: float | None = None,
         changes: Changes | None = None,
         chunks: Iterable[Chunk],

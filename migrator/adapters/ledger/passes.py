@@ -46,6 +46,7 @@ class SqlitePassRecords:
         base_catalog: str | None = None,
         chunk_list: str,
         move_list: str | None = None,
+        move_list_digest: str | None = None,
         scan_s: float | None = None,
         changes: Changes | None = None,
         chunks: Iterable[Chunk],
@@ -62,6 +63,7 @@ class SqlitePassRecords:
             "base_catalog": base_catalog,
             "chunk_list": chunk_list,
             "move_list": move_list,
+            "move_list_digest": move_list_digest,
         }
         with self._database.write() as connection:
             there = connection.execute(select(tables.passes).filter_by(**key)).one_or_none()
@@ -267,6 +269,7 @@ def pass_record(row: Row[Any]) -> PassRecord:
         base_catalog=row.base_catalog,
         chunk_list=row.chunk_list,
         move_list=row.move_list,
+        move_list_digest=row.move_list_digest,
         moved_at_s=row.moved_at_s,
         scan_s=row.scan_s,
         started_at_s=row.started_at_s,

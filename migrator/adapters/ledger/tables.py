@@ -165,6 +165,7 @@ passes = Table(
     Column("base_catalog", PlainText),
     _required("chunk_list", PlainText),
     Column("move_list", PlainText),
+    Column("move_list_digest", PlainText),
     Column("moved_at_s", Float),
     Column("scan_s", Float),
     _required("started_at_s", Float),

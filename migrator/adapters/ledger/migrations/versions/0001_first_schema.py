@@ -22,6 +22,7 @@ def upgrade() -> None:
         sa.Column("base_catalog", sa.Text(), nullable=True),
         sa.Column("chunk_list", sa.Text(), nullable=False),
         sa.Column("move_list", sa.Text(), nullable=True),
+        sa.Column("move_list_digest", sa.Text(), nullable=True),
         sa.Column("moved_at_s", sa.Float(), nullable=True),
         sa.Column("scan_s", sa.Float(), nullable=True),
         sa.Column("started_at_s", sa.Float(), nullable=False),
