@@ -1,25 +1,32 @@
-"""The sample hooks run as the contract in hooks/README.md says."""
+"""The sample hooks do what they say: executed by hand, with the document of docs/hooks.md, and by the program."""
 
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-HOOKS = Path(__file__).parents[2] / "hooks"
+from tests.cli_site import Site
+from tests.hook_site import HookSite
+
+REPOSITORY = Path(__file__).parents[2]
+HOOKS = REPOSITORY / "hooks"
 README = (HOOKS / "README.md").read_text(encoding="utf-8")
+PAGE = (REPOSITORY / "docs" / "hooks.md").read_text(encoding="utf-8")
 SAMPLES = sorted(path for path in HOOKS.glob("*.d/*"))
-DOCUMENT = re.search(r"```json\n(.*?)```", README, re.DOTALL)
+HOLD, MAIL = "pre-batch.d/10-hold", "post-pass.d/50-mail-notice"
 
 
 def document() -> dict[str, object]:
-    assert DOCUMENT is not None
-    found = json.loads(DOCUMENT[1])
-    assert isinstance(found, dict)
-    return found
+    found = re.search(r"```json\n(.*?)```", PAGE, re.DOTALL)
+    assert found is not None
+    facts = json.loads(found[1])
+    assert isinstance(facts, dict)
+    return facts
 
 
 def run(hook: str, facts: dict[str, object], **environment: str) -> subprocess.CompletedProcess[str]:
@@ -36,10 +43,13 @@ def run(hook: str, facts: dict[str, object], **environment: str) -> subprocess.C
     )
 
 
+def test_all_samples_are_executed_here() -> None:
+    assert [str(path.relative_to(HOOKS)) for path in SAMPLES] == sorted([HOLD, MAIL])
+
+
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda path: path.name)
 def test_a_sample_is_where_the_contract_wants_it(sample: Path) -> None:
-    assert re.fullmatch(r"(pre|post)-[a-z]+\.d", sample.parent.name)
-    assert f"`{sample.parent.name.removesuffix('.d')}`" in README
+    assert f"| `{sample.parent.name.removesuffix('.d')}` | `run` |" in PAGE
     assert re.fullmatch(r"[0-9]{2}-[a-z-]+", sample.name)
     mode = sample.stat().st_mode
     assert mode & 0o111
@@ -47,15 +57,11 @@ def test_a_sample_is_where_the_contract_wants_it(sample: Path) -> None:
     assert f"({sample.parent.name}/{sample.name})" in README
 
 
-def test_there_is_a_sample_before_and_one_after() -> None:
-    assert {path.parent.name.partition("-")[0] for path in SAMPLES} == {"pre", "post"}
-
-
 def test_the_mail_notice_goes_to_every_user_of_the_batch() -> None:
     facts = document()
     facts["trees"] = [{"path": "home/alice", "user": "alice"}, {"path": "home/b%E9%0Ab%1B[31m", "user": "bob"}]
     facts["attention"] = 3
-    done = run("post-pass.d/50-mail-notice", facts)
+    done = run(MAIL, facts)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.count("Subject: gl-to-beegfs: seed pass of your files is done") == 2
     assert "To: alice@" in done.stdout
@@ -64,18 +70,50 @@ def test_the_mail_notice_goes_to_every_user_of_the_batch() -> None:
     assert "3 files need attention" in done.stdout
 
 
+@pytest.mark.parametrize("state", ["stopped", "skipped", "refused", "failed"])
+def test_nobody_is_mailed_of_a_pass_that_is_not_done(state: str) -> None:
+    done = run(MAIL, document() | {"state": state})
+    assert (done.returncode, done.stdout) == (0, f"no mail: the pass is {state}\n")
+
+
 def test_the_mail_notice_refuses_a_contract_it_does_not_know() -> None:
-    done = run("post-pass.d/50-mail-notice", document() | {"version": 2})
+    done = run(MAIL, document() | {"version": 2})
     assert done.returncode == 1
     assert "contract version 2" in done.stderr
 
 
 def test_the_hold_skips_a_batch_while_its_file_is_there(tmp_path: Path) -> None:
-    hold = tmp_path / "hold"
-    facts = document() | {"stage": "pre-batch"}
-    free = run("pre-batch.d/10-hold", facts, MIGRATOR_HOLD_FILE=str(hold), MIGRATOR_BATCH="1")
+    facts = document() | {"stage": "pre-batch", "event": "pre"}
+    variables = {"MIGRATOR_SITE": str(tmp_path / "site.toml"), "MIGRATOR_BATCH": "1"}
+    free = run(HOLD, facts, **variables)
     assert (free.returncode, free.stderr) == (0, "")
-    hold.touch()
-    held = run("pre-batch.d/10-hold", facts, MIGRATOR_HOLD_FILE=str(hold), MIGRATOR_BATCH="1")
+    (tmp_path / "hold").touch()
+    held = run(HOLD, facts, **variables)
     assert held.returncode == 62
     assert "batch 1 is held" in held.stderr
+
+
+def test_the_program_calls_the_samples(scratch: Path) -> None:
+    hooked = HookSite(Site(scratch, scratch / "source", scratch / "target"))
+    hooked.prepare()
+    for sample in SAMPLES:
+        there = scratch / "hooks" / sample.relative_to(HOOKS)
+        there.parent.mkdir(parents=True, mode=0o755)
+        shutil.copy(sample, there)
+        # As above, of the first line.
+        there.write_text(there.read_text().replace("#!/usr/bin/python3", f"#!{os.path.realpath(sys.executable)}"))
+        there.chmod(0o755)
+    (scratch / "hold").touch()
+    code, said = hooked.run("--all")
+    assert code == 0
+    assert "2 is skipped: the hook pre-batch.d/10-hold said so" in said
+    assert hooked.copied() == []
+    (scratch / "hold").unlink()
+    assert hooked.run("--all")[0] == 0
+    assert hooked.copied() == ["alice", "bob"]
+    mails = [
+        bytes(row[0]).decode()  # type: ignore[call-overload]
+        for row in hooked.rows("SELECT output FROM hook_calls WHERE stage = 'post-pass' ORDER BY id")
+    ]
+    assert ["To: alice@" in mails[0], "To: bob@" in mails[1]] == [True, True]
+    assert hooked.rows("SELECT DISTINCT exit_code FROM hook_calls ORDER BY 1") == [(0,), (62,)]
