@@ -37,6 +37,7 @@ class StopReason(StrEnum):
     IO_ERROR = "io-error"
     DISCONNECTED = "disconnected"
     TARGET_STUCK = "target-stuck"
+    TARGET_MOVES = "target-moves"
     SOURCE_UNHEALTHY = "source-unhealthy"
     MOUNT_CHANGED = "mount-changed"
     TOOL_MISSING = "tool-missing"

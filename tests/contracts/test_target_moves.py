@@ -3,7 +3,7 @@
 import errno
 import os
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -40,6 +40,9 @@ class Target:
 
     def directory(self, path: bytes) -> None:
         os.makedirs(self.at(path), exist_ok=True)
+
+    def symlink(self, path: bytes, to: bytes) -> None:
+        os.symlink(to, self.at(path))  # noqa: PTH211 (the path is bytes)
 
     def at(self, path: bytes) -> bytes:
         return os.path.join(os.fsencode(self.path), path)
@@ -105,7 +108,7 @@ def test_nothing_is_ever_overwritten(target: Target, taken: str) -> None:
         case "full directory":
             target.file(b"home/a/new/x")
         case _:
-            os.symlink(b"nowhere", target.at(b"home/a/new"))
+            target.symlink(b"home/a/new", b"nowhere")
     before = target.moves.look(b"home/a/new")
     for old in (b"home/a/old", b"home/a/olddir"):
         with pytest.raises(FileExistsError):
@@ -133,13 +136,14 @@ def test_a_directory_does_not_go_into_itself(target: Target) -> None:
 @pytest.mark.parametrize("path", [b"", b"/etc/x", b"home/../x", b"home//x", b"./x", b"home/a/.."])
 def test_paths_that_are_none_lead_nowhere(target: Target, path: bytes) -> None:
     target.file(b"home/a/f")
-    for call in (
+    calls: tuple[Callable[[], object], ...] = (
         lambda: target.moves.move(b"home/a/f", path),
         lambda: target.moves.move(path, b"home/a/g"),
         lambda: target.moves.trash(path, PLACE),
         lambda: target.moves.trash(b"home/a/f", PLACE, name=path),
         lambda: target.moves.make_directory(path),
-    ):
+    )
+    for call in calls:
         with pytest.raises(OSError, match="not the path of an entry"):
             call()
     assert target.there(b"home/a/f")
@@ -148,7 +152,7 @@ def test_paths_that_are_none_lead_nowhere(target: Target, path: bytes) -> None:
 def test_looks(target: Target) -> None:
     target.file(b"home/a/f", b"12345")
     os.utime(target.at(b"home/a/f"), ns=(0, 7_000_000_000))
-    os.symlink(b"f", target.at(b"home/a/link"))
+    target.symlink(b"home/a/link", b"f")
     assert target.moves.look(b"home/a/f") == Standing(type=EntryType.FILE, size_bytes=5, mtime_ns=7_000_000_000)
     link = target.moves.look(b"home/a/link")
     assert link is not None
@@ -206,7 +210,7 @@ def test_what_is_in_the_trash_stands_in_nobodys_way(target: Target, kind: str, s
     if kind == "file":
         target.file(b"home/a/d")
     else:
-        os.symlink(os.fsencode(outside), target.at(b"home/a/d"))
+        target.symlink(b"home/a/d", os.fsencode(outside))
     target.moves.trash(b"home/a/d", PLACE)
     target.file(b"home/a/d/f", b"2")
     path = target.moves.trash(b"home/a/d/f", PLACE)
@@ -270,8 +274,8 @@ def test_a_directory_that_is_swapped_for_a_symlink_leads_nowhere(target: Target,
     target.file(b"home/a/d/f", b"ours")
     target.directory(b"home/a/new")
     assert target.moves.look(b"home/a/d/f") is not None
-    os.rename(target.at(swapped), target.at(b"aside"))
-    os.symlink(os.fsencode(outside), target.at(swapped))
+    target.moves.move(swapped, b"aside")
+    target.symlink(swapped, os.fsencode(outside))
     with pytest.raises(OSError, match=LEADS_NOWHERE):
         target.moves.move(b"home/a/d/f", b"home/a/new/g")
     with pytest.raises(OSError, match=LEADS_NOWHERE):
@@ -308,10 +312,10 @@ def test_expiry_takes_links_and_leaves_what_they_lead_to(target: Target, scratch
     outside.mkdir()
     (outside / "f").touch()
     target.directory(b"home/a/d")
-    os.symlink(os.fsencode(outside), target.at(b"home/a/d/link"))
+    target.symlink(b"home/a/d/link", os.fsencode(outside))
     target.moves.trash(b"home/a/d", PLACE)
     # Also where the place itself was replaced.
-    os.symlink(os.fsencode(outside), target.at(b"/".join((TRASH_NAME, trash_place(BEGUN_S, 2, "delta", 1).encode()))))
+    target.symlink(b"/".join((TRASH_NAME, trash_place(BEGUN_S, 2, "delta", 1).encode())), os.fsencode(outside))
     expired = target.moves.expire(BEGUN_S + 1)
     assert expired.places == 1
     assert len(expired.problems) == 1

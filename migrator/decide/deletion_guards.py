@@ -1,0 +1,106 @@
+"""Whether a delta pass may rename or take away anything on the target: what speaks against it, as sentences.
+
+What vanished from a catalog may also be what a scan did not see. So whatever cannot be judged speaks against it too.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from migrator.domain.changes import ChangeKind, Changes, TreeChanges
+from migrator.domain.paths import show
+from migrator.domain.units import format_count, format_size
+
+_LOOK = "look at it on the source"
+_RIGHT_ALL_THE_SAME = (
+    "if it is right, make a new plan with `migrator plan`, whose passes begin from the source as it is now"
+)
+
+
+def deletion_problems(
+    changes: Changes,
+    *,
+    base_whole: bool | None,
+    now_whole: bool | None,
+    base_fingerprint: str | None,
+    now_fingerprint: str | None,
+    source_fingerprint: str | None,
+    source_problems: Sequence[str] | None,
+    mount_problems: Sequence[str] | None,
+    max_shrink: float,
+) -> tuple[str, ...]:
+    """Every reason against, with what to do next; none where renames and deletions may be carried out.
+
+    `base_whole` and `now_whole`: whether both catalogs are whole; the fingerprints are those of the source's health when
+    each was begun, and now. `source_problems` are problems and doubts (a task that moves files) of a look at the source,
+    `mount_problems` those of both mounts. None everywhere stands for what is not known. A tree may lose the share
+    `max_shrink` of its names and of its bytes since the catalog before; what was renamed is not lost.
+    """
+    return (
+        *_catalog_problems(changes.base, base_whole),
+        *_catalog_problems(changes.now, now_whole),
+        *_brick_problems(changes, base_fingerprint, now_fingerprint, source_fingerprint),
+        *_told("the source", source_problems),
+        *_told("the mounts", mount_problems),
+        *_share_problems(max_shrink),
+        *(problem for tree in changes.trees for problem in _tree_problems(tree, max_shrink)),
+    )
+
+
+def _catalog_problems(name: str, whole: bool | None) -> Iterable[str]:
+    if whole is None:
+        yield f"whether the catalog {name} is whole is not known: bring it back, or scan again"
+    elif not whole:
+        yield f"the catalog {name} is not whole, so what it lacks may be there: see `migrator scan`, and scan again"
+
+
+def _brick_problems(changes: Changes, base: str | None, now: str | None, source: str | None) -> Iterable[str]:
+    if not base or not now:
+        yield "which bricks the source had when it was scanned is not known: make a new plan with `migrator plan`"
+    elif base != now:
+        yield (
+            f"the source's bricks or options were changed between the catalogs {changes.base} and {changes.now}, so what "
+            f"vanished may have been on a brick that was taken away: look at `gluster volume info`; {_RIGHT_ALL_THE_SAME}"
+        )
+    if not source:
+        yield "which bricks the source has now is not known: see `migrator doctor`"
+    elif now and now != source:
+        yield f"the source's bricks or options were changed since the catalog {changes.now}: scan again"
+
+
+def _told(what: str, problems: Sequence[str] | None) -> Iterable[str]:
+    if problems is None:
+        yield f"the state of {what} is not known: see `migrator doctor`"
+    else:
+        yield from problems
+
+
+def _share_problems(max_shrink: float) -> Iterable[str]:
+    if not 0 <= max_shrink <= 1:
+        yield f"how much of a tree may be gone is not known: [transfer] max_shrink is {max_shrink}"
+
+
+def _tree_problems(tree: TreeChanges, max_shrink: float) -> Iterable[str]:
+    gone, new = tree.tally(ChangeKind.VANISHED), tree.tally(ChangeKind.NEW)
+    name = f"the user tree {show(tree.tree)}"
+    if not gone.paths and not gone.size_bytes:
+        return
+    if gone.paths > tree.names_before or gone.size_bytes > tree.bytes_before:
+        yield (
+            f"{name} cannot be judged: {format_count(gone.paths)} names of {format_count(tree.names_before)} and "
+            f"{format_size(gone.size_bytes)} of {format_size(tree.bytes_before)} vanished: scan again"
+        )
+    elif not new.paths and gone.paths == tree.names_before:
+        yield f"{name} is gone: {_LOOK}; {_RIGHT_ALL_THE_SAME}"
+    elif not new.paths and gone.paths == tree.names_before - 1:
+        # What is left is the directory itself.
+        yield f"{name} is empty now: {_LOOK}; {_RIGHT_ALL_THE_SAME}"
+    else:
+        lost = []
+        if not gone.paths <= max_shrink * tree.names_before:
+            lost.append(f"{format_count(gone.paths)} of {format_count(tree.names_before)} names")
+        if not gone.size_bytes <= max_shrink * tree.bytes_before:
+            lost.append(f"{format_size(gone.size_bytes)} of {format_size(tree.bytes_before)}")
+        if lost:
+            yield (
+                f"{name} has lost {' and '.join(lost)} since the pass before: {_LOOK}; if it is right, allow it once with a "
+                f"larger [transfer] max_shrink (now {max_shrink:.0%})"
+            )
