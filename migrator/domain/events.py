@@ -17,6 +17,7 @@ class EventKind(StrEnum):
     RUN_FINISHED = "run-finished"
     RUN_INTERRUPTED = "run-interrupted"
     PASS_STARTED = "pass-started"
+    PASS_MOVED = "pass-moved"
     PASS_FINISHED = "pass-finished"
     POOL_STOPPED = "pool-stopped"
     CHUNK_RETRIED = "chunk-retried"

@@ -286,6 +286,9 @@ class PassRecords(Protocol):
 
     def vanished_count(self, pass_id: int) -> int: ...
 
+    def note(self, pass_id: int, problems: Sequence[FileProblem], at_s: float) -> None:
+        """What a pass found out of files outside its chunks: what it could not rename, so that the next one sends it."""
+
     def clear_attention(self, pass_id: int, paths: Sequence[bytes]) -> None: ...
 
 

@@ -175,6 +175,11 @@ class SqliteAttempts:
                 ).scalar_one()
             )
 
+    def note(self, pass_id: int, problems: Sequence[FileProblem], at_s: float) -> None:
+        """What a pass found out of files outside its chunks. May be called again."""
+        with self._database.write() as connection:
+            _record_problems(connection, pass_id, None, problems, at_s)
+
     def clear_attention(self, pass_id: int, paths: Sequence[bytes]) -> None:
         """These files need no attention any more."""
         with self._database.write() as connection:
@@ -197,7 +202,7 @@ def _change_attempt(connection: Connection, attempt_id: int, state: AttemptState
 
 
 def _record_problems(
-    connection: Connection, pass_id: int, chunk_id: int, problems: Sequence[FileProblem], at_s: float
+    connection: Connection, pass_id: int, chunk_id: int | None, problems: Sequence[FileProblem], at_s: float
 ) -> None:
     if not problems:
         return

@@ -255,7 +255,7 @@ attention = Table(
     metadata,
     Column("pass_id", Integer, ForeignKey("passes.id"), primary_key=True),
     Column("path", LargeBinary, primary_key=True),
-    Column("chunk_id", Integer, ForeignKey("chunks.id"), nullable=False),
+    Column("chunk_id", Integer, ForeignKey("chunks.id")),
     _required("kind", PlainText),
     Column("errno", Integer),
     _required("reason", PlainText),

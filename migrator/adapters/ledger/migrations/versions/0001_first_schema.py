@@ -262,7 +262,7 @@ def upgrade() -> None:
         "attention",
         sa.Column("pass_id", sa.Integer(), nullable=False),
         sa.Column("path", sa.LargeBinary(), nullable=False),
-        sa.Column("chunk_id", sa.Integer(), nullable=False),
+        sa.Column("chunk_id", sa.Integer(), nullable=True),
         sa.Column("kind", sa.Text(), nullable=False),
         sa.Column("errno", sa.Integer(), nullable=True),
         sa.Column("reason", sa.Text(), nullable=False),
