@@ -115,7 +115,7 @@ def a_case(seed: int, makes: int, steps: int, faults: int) -> Case:
     before = {path: inode for path, (inode, _, _) in scanned.items()}
     for _ in range(steps):
         if source.there:
-            chance.choice([source.make, source.rename, source.rename, source.swap, source.remove])()
+            chance.choice([source.make, *[source.rename] * 4, source.swap, source.remove])()
     after = {inode.path: inode for inode in source.there}
     places = {inode: (inode.above, inode.name) for inode in source.there}
     # Back to how it was scanned first, and then forward, one inode after another.
@@ -183,11 +183,11 @@ def assert_right(case: Case, world: MoveWorld, moved: Moved, contents: set[bytes
     assert {rename.type for rename in moved.to_send} <= {EntryType.FILE}
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     seed=st.integers(0, 2**32),
-    makes=st.integers(2, 14),
-    steps=st.integers(1, 12),
+    makes=st.integers(4, 20),
+    steps=st.integers(2, 30),
     faults=st.integers(0, 4),
     torn=st.booleans(),
 )
