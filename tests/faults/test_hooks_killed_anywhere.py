@@ -1,0 +1,170 @@
+"""Hooks over fakes: the program is killed before its k-th call of anything, and hooks that cannot be looked at or ended."""
+
+import asyncio
+import functools
+import sqlite3
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from migrator.domain.errors import Refused
+from migrator.domain.hooks import Hook, HookCall, HookEvent, HookResult, HooksFound, HookStage, HookStep
+from migrator.domain.run import RunStopped
+from migrator.stages.run import run_batches
+from tests import run_world
+from tests.fakes import Death, Fault, Killed
+from tests.run_world import ALICE, World, in_loop, small_world
+
+STEPS = (HookStep.BATCH, HookStep.PASS)
+PRE, POST = ["pre-batch", "pre-pass"], ["post-pass", "post-batch"]
+
+
+def hook(step: HookStep, event: HookEvent) -> Hook:
+    return Hook(stage=HookStage(step=step, event=event), name=b"10-x", path=b"/10-x")
+
+
+@dataclass
+class FakeHooks:
+    """The `Hooks` port: one hook for every stage that `run` calls, each of which lets it go on."""
+
+    directory: bytes = b"/hooks"
+    site_file: bytes = b"/site.toml"
+    timeout_s: float = 600.0
+    found: HooksFound = field(
+        default_factory=lambda: HooksFound(hooks=tuple(hook(step, event) for step in STEPS for event in HookEvent))
+    )
+    before_find: Callable[[], None] = lambda: None
+    in_call: Callable[[HookCall], None] = lambda _: None
+    calls: list[tuple[str, str]] = field(default_factory=list)
+    unended: bool = False
+
+    def find(self) -> HooksFound:
+        self.before_find()
+        return self.found
+
+    async def call(self, call: HookCall) -> HookResult:
+        self.calls.append((call.hook.stage.name, dict(call.environment)["MIGRATOR_STATE"]))
+        self.in_call(call)
+        return HookResult(exit_code=0)
+
+    async def end(self, _: str) -> bool:
+        return not self.unended
+
+
+@pytest.fixture
+def hooks(monkeypatch: pytest.MonkeyPatch) -> FakeHooks:
+    """Hooks that every run of a `World` gets."""
+    made = FakeHooks()
+    monkeypatch.setattr(run_world, "run_batches", functools.partial(run_batches, hooks=made))
+    return made
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    made = small_world(tmp_path, files=2)
+    yield made
+    made.ledger.close()  # type: ignore[attr-defined]
+
+
+def rows(directory: Path, query: str) -> list[tuple[object, ...]]:
+    ledger = sqlite3.connect(directory / "ledger.db")
+    try:
+        return ledger.execute(query).fetchall()
+    finally:
+        ledger.close()
+
+
+def run_until_death(world: World, hooks: FakeHooks, left: int) -> bool:
+    """Whether the death came before the end of the run."""
+    death = Death(left)
+
+    def in_call(call: HookCall) -> None:
+        assert call.token in [one.token for one in world.ledger.hooks.unfinished(STEPS)]
+        death.tick()
+
+    hooks.in_call = in_call
+    try:
+        asyncio.run(world.run(death))
+    except BaseExceptionGroup as group:
+        if not group.subgroup(Killed):
+            raise
+    except Killed:
+        pass
+    finally:
+        hooks.in_call = lambda _: None
+        world.streams.alive.clear()
+    return death.happened
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", [1, 4])
+def test_killed_anywhere_no_hook_is_forgotten(tmp_path: Path, hooks: FakeHooks, first: int) -> None:
+    left, died = first, True
+    while died:
+        directory = tmp_path / str(left)
+        directory.mkdir()
+        world = small_world(directory, files=2)
+        try:
+            hooks.calls.clear()
+            died = run_until_death(world, hooks, left)
+            streams, before = len(world.streams.streams), len(hooks.calls)
+            asyncio.run(world.run())
+            assert world.is_copied()
+            stages = [stage for stage, _ in hooks.calls]
+            # The guards were asked before anything was copied, in each run that copied.
+            if len(world.streams.streams) > streams:
+                assert stages[before : before + 2] == PRE
+            done = [stage for stage, state in hooks.calls if state == "done"]
+            assert list(dict.fromkeys(done)) == POST
+            ended = rows(directory, "SELECT count(*) FROM hook_calls WHERE outcome = 'go-on' GROUP BY step_id, stage")
+            assert {count for (count,) in ended} == {1}
+            assert rows(directory, "SELECT count(*) FROM hook_steps WHERE closed_at_s IS NULL") == [(0,)]
+            assert not world.ledger.hooks.unfinished(STEPS)
+            before = len(hooks.calls)
+            asyncio.run(world.run())
+            assert len(hooks.calls) == before
+        finally:
+            world.ledger.close()  # type: ignore[attr-defined]
+        left += 7
+    assert left > 40
+
+
+@in_loop
+async def test_a_pass_whose_streams_are_stopped_says_so_to_the_hooks_after_it(world: World, hooks: FakeHooks) -> None:
+    world.streams.faults[ALICE + b"/sub/f01"] = Fault("stop", times=1)
+    with pytest.raises(RunStopped):
+        await world.run()
+    assert hooks.calls == [("pre-batch", ""), ("pre-pass", ""), ("post-pass", "stopped"), ("post-batch", "stopped")]
+
+
+@in_loop
+@pytest.mark.parametrize("error", [OSError(5, "Input/output error"), TimeoutError()])
+async def test_hooks_that_cannot_be_looked_at_are_refused(world: World, hooks: FakeHooks, error: OSError) -> None:
+    def fail() -> None:
+        raise error
+
+    hooks.before_find = fail
+    for dry_run in (True, False):
+        with pytest.raises(Refused, match="cannot be looked at"):
+            await world.run(dry_run=dry_run)
+    assert not world.streams.streams
+
+
+@in_loop
+async def test_a_hook_of_an_earlier_run_that_cannot_be_ended_is_not_called_beside_itself(
+    world: World, hooks: FakeHooks
+) -> None:
+    await world.run()
+    calls, records = len(hooks.calls), world.ledger.hooks
+    step = records.open_step(run_id=1, step=HookStep.BATCH, subject="left by a killed run", at_s=1.0)
+    records.intend(step_id=step.id, hook=hook(HookStep.BATCH, HookEvent.PRE), token="left", at_s=1.0)
+    hooks.unended = True
+    with pytest.raises(Refused, match="10-x of an earlier run cannot be ended"):
+        await world.run()
+    assert len(records.unfinished(STEPS)) == 1
+    hooks.unended = False
+    await world.run()
+    assert len(records.unfinished(STEPS)) == 0
+    assert len(hooks.calls) == calls
