@@ -20,12 +20,14 @@ from migrator.ports.clock import Clock
 from migrator.ports.processes import Processes
 
 if TYPE_CHECKING:
+    from migrator.adapters.catalog.comparison import ComparisonFiles
     from migrator.adapters.catalog.manifest import ManifestDirectories
     from migrator.adapters.catalog.store import CatalogDirectories
     from migrator.adapters.catalog.usage import CatalogQueryFiles
     from migrator.adapters.executors.activity import ProcActivity
     from migrator.adapters.executors.local import LocalExecutor
     from migrator.adapters.filesystems.gluster import GlusterSource
+    from migrator.adapters.filesystems.moving import MovingTarget
     from migrator.adapters.filesystems.posix import PosixSource
     from migrator.adapters.filesystems.target import MountedTarget
     from migrator.adapters.hooks.program import HookPrograms
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from migrator.adapters.output.run_files import DirectoryRunFiles
     from migrator.adapters.plans.chunk_lists import ChunkListFiles
     from migrator.adapters.plans.documents import PlanFiles
+    from migrator.adapters.plans.move_lists import MoveListFiles
 
 
 def clock() -> Clock:
@@ -184,6 +187,29 @@ class Wiring:
         return ChunkListFiles(
             site.plans_dir, splits_dir=site.state_dir / "splits", passes_dir=site.state_dir / "passes"
         )
+
+    def comparisons(self) -> "ComparisonFiles":
+        """Catalogs, for comparing two of them."""
+        from migrator.adapters.catalog.comparison import ComparisonFiles
+
+        return ComparisonFiles(self.site.catalogs_dir, temp_dir=self.temp_dir)
+
+    def move_lists(self) -> "MoveListFiles":
+        """The move lists of delta passes."""
+        from migrator.adapters.plans.move_lists import MoveListFiles
+
+        return MoveListFiles(self.site.site.state_dir / "moves")
+
+    @contextmanager
+    def target_moves(self) -> "Iterator[MovingTarget]":
+        """Renames on the target, and its trash, for the length of the block."""
+        from migrator.adapters.filesystems.moving import MovingTarget
+
+        moving = MovingTarget(self.target_root)
+        try:
+            yield moving
+        finally:
+            moving.close()
 
     def run_files(self) -> "DirectoryRunFiles":
         """Run directories."""

@@ -6,36 +6,46 @@ from contextlib import asynccontextmanager
 
 from migrator.adapters.bricks import walker_program
 from migrator.adapters.bricks.walks import HostBrickWalks, WalkPrograms
+from migrator.adapters.executors.site_hosts import SiteHosts
 from migrator.adapters.filesystems.gluster import GlusterSource
 from migrator.adapters.filesystems.posix import PosixSource
 from migrator.adapters.native.program import NativeProgram, native_program
 from migrator.bootstrap.hosts import host_specs, site_hosts
 from migrator.config.site import Site
+from migrator.decide.trees import parse_user_map
+from migrator.domain.errors import UsageError
 from migrator.stages.scan import Bricks
 
 
 @asynccontextmanager
-async def bricks(site: Site, source: PosixSource | GlusterSource, *, via: str = "auto") -> AsyncIterator[Bricks | None]:
+async def bricks(
+    site: Site, source: PosixSource | GlusterSource, *, via: str = "auto", hosts: SiteHosts | None = None
+) -> AsyncIterator[Bricks | None]:
     """The bricks of the source, for the length of the block; None where it has none. Their hosts are connected to from
-    the beginning, unless `via` says that the mount is read. Raises UsageError.
+    the beginning, unless `via` says that the mount is read; with `hosts` those of the caller are used, and stay open.
+    Raises UsageError.
     """
     if not isinstance(source, GlusterSource):
         yield None
         return
-    hosts = site_hosts(site)
+    if hosts is None:
+        own = site_hosts(site)
+        try:
+            async with bricks(site, source, via=via, hosts=own) as found:
+                yield found
+        finally:
+            await own.close()
+        return
     pythons = {name: spec.python for name, spec in host_specs(site).items()}
-    try:
-        if via != "mount":
-            hosts.begin(hosts.names)
-        walks = HostBrickWalks(
-            hosts,
-            await asyncio.to_thread(walk_programs),
-            names=tuple(hosts.names),
-            pythons=lambda host: pythons.get(host, "python3"),
-        )
-        yield Bricks(volume=source, walks=walks)
-    finally:
-        await hosts.close()
+    if via != "mount":
+        hosts.begin(hosts.names)
+    walks = HostBrickWalks(
+        hosts,
+        await asyncio.to_thread(walk_programs),
+        names=tuple(hosts.names),
+        pythons=lambda host: pythons.get(host, "python3"),
+    )
+    yield Bricks(volume=source, walks=walks)
 
 
 def walk_programs() -> WalkPrograms:
@@ -44,3 +54,16 @@ def walk_programs() -> WalkPrograms:
     if isinstance(native, NativeProgram):
         return WalkPrograms(python=walker_program(), native=native.content(), native_architecture=native.architecture)
     return WalkPrograms(python=walker_program())
+
+
+def user_map(site: Site) -> dict[bytes, str]:
+    """The owner map, where there is one. Raises UsageError."""
+    if site.users.map is None:
+        return {}
+    try:
+        return parse_user_map(site.users.map.read_bytes())
+    except OSError as error:
+        raise UsageError(
+            f"the owner map {site.users.map} cannot be read: {error.strerror}",
+            hint="put [users] map right in site.toml, or leave it out",
+        ) from error

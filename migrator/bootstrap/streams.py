@@ -18,7 +18,7 @@ from migrator.adapters.executors.host_roots import look_at_roots
 from migrator.adapters.executors.local import LocalExecutor
 from migrator.adapters.executors.local_host import LocalHost
 from migrator.adapters.executors.process import LocalProcesses
-from migrator.adapters.executors.site_hosts import names
+from migrator.adapters.executors.site_hosts import SiteHosts, names
 from migrator.adapters.filesystems.gluster import GlusterSource
 from migrator.adapters.filesystems.posix import PosixSource
 from migrator.adapters.native.program import PROGRAM_NAME, NativeProgram, native_program
@@ -202,14 +202,16 @@ async def lanes_of(
     jobs: int | None,
     engine: str,
     ahead: bool = False,
+    hosts: SiteHosts | None = None,
 ) -> AsyncIterator[LaneSet]:
     """The lanes of a run: the mount's first, then one for each brick server that has the target. `jobs` as asked for on
     the command line counts for every host. `known` is the site as the ledger has it. `ahead`: connect the brick servers
-    at once, since they will be needed.
+    at once, since they will be needed; with `hosts` those of the caller are used, and stay open.
 
     After a driver everything is compared through the mount: times on a brick are not those that the driver has set.
     """
-    own, hosts = LocalHost(name=OWN_HOST), site_hosts(site)
+    own, borrowed = LocalHost(name=OWN_HOST), hosts is not None
+    hosts = hosts or site_hosts(site)
 
     async def volume() -> VolumeState:
         if not isinstance(source, GlusterSource):
@@ -263,7 +265,8 @@ async def lanes_of(
             await lane.close()
         if movers is not None:
             await movers.close()
-        await hosts.close()
+        if not borrowed:
+            await hosts.close()
         await own.close()
 
 

@@ -9,6 +9,8 @@ import click
 
 from migrator import bootstrap
 from migrator.adapters.output.progress import open_progress
+from migrator.bootstrap.deltas import deltas_of
+from migrator.bootstrap.hosts import reached
 from migrator.bootstrap.streams import brick_guard, driving, lanes_of
 from migrator.cli.context import open_site, run_to_end, verb
 from migrator.cli.invocation import Invocation
@@ -38,6 +40,12 @@ if TYPE_CHECKING:
     type=click.Choice(["auto", "rsync", "direct", "fpsync", "parsyncfp2"]),
     help="What copies (default: site.toml).",
 )
+@click.option(
+    "--deltas",
+    type=click.IntRange(0, 1000),
+    metavar="N",
+    help="Delta passes after the seed pass, at most; 0: the seed pass only (default: [transfer] max_delta_passes).",
+)
 @verb
 def run_command(
     invocation: Invocation,
@@ -50,6 +58,7 @@ def run_command(
     jobs: int | None,
     bwlimit: int | None,
     engine: str | None,
+    deltas: int | None,
 ) -> ExitCode:
     """Copy batches with parallel streams; the same command goes on where a stopped or killed one was."""
     site = open_site(invocation)
@@ -76,10 +85,15 @@ def run_command(
             reserve_bytes=transfer.reserve_bytes,
             inodes_free=site.target.inodes_free,
         )
-        with wiring.target(known.capabilities if known else None) as target:
+        with wiring.target(known.capabilities if known else None) as target, wiring.target_moves() as moves:
 
             async def work(shown: Progress) -> RunSummary:
-                async with lanes_of(site, source, known, jobs=jobs, engine=request.engine, ahead=not dry_run) as lanes:
+                async with (
+                    reached(site) as hosts,
+                    lanes_of(
+                        site, source, known, jobs=jobs, engine=request.engine, ahead=not dry_run, hosts=hosts
+                    ) as lanes,
+                ):
                     return await run_batches(
                         request,
                         source=source,
@@ -98,6 +112,16 @@ def run_command(
                         activity=wiring.activity(),
                         blocking=wiring.blocking(),
                         hooks=wiring.hooks(),
+                        deltas=deltas_of(
+                            wiring,
+                            source,
+                            moves=moves,
+                            ledger=ledger,
+                            progress=shown,
+                            hosts=hosts,
+                            engine=request.engine,
+                            at_most=0 if dry_run else transfer.max_delta_passes if deltas is None else deltas,
+                        ),
                     )
 
             try:

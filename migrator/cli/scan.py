@@ -9,12 +9,11 @@ import click
 from migrator import bootstrap
 from migrator.adapters.output.progress import open_progress
 from migrator.bootstrap.scanning import bricks as bricks_of
+from migrator.bootstrap.scanning import user_map
 from migrator.cli.context import open_site, run_to_end, verb
 from migrator.cli.invocation import Invocation
 from migrator.cli.present import present
-from migrator.config.site import Site
-from migrator.decide.trees import parse_user_map
-from migrator.domain.errors import ExitCode, UsageError
+from migrator.domain.errors import ExitCode
 from migrator.domain.scan import CatalogRecord
 from migrator.stages.scan import ScanRequest, scan
 
@@ -38,7 +37,7 @@ def scan_command(invocation: Invocation, via: str | None, jobs: int, restart: bo
     request = ScanRequest(
         trees=site.users.trees,
         exclude=site.users.exclude,
-        users=_users(site),
+        users=user_map(site),
         via=via or site.source.via,
         workers=jobs,
         restart=restart,
@@ -72,16 +71,3 @@ def _as_document(record: CatalogRecord) -> "Document":
     from migrator.adapters.output.record_document import catalog_document  # noqa: PLC0415
 
     return catalog_document(record)
-
-
-def _users(site: Site) -> dict[bytes, str]:
-    """The owner map, where there is one."""
-    if site.users.map is None:
-        return {}
-    try:
-        return parse_user_map(site.users.map.read_bytes())
-    except OSError as error:
-        raise UsageError(
-            f"the owner map {site.users.map} cannot be read: {error.strerror}",
-            hint="put [users] map right in site.toml, or leave it out",
-        ) from error

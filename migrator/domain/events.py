@@ -19,6 +19,7 @@ class EventKind(StrEnum):
     PASS_STARTED = "pass-started"
     PASS_MOVED = "pass-moved"
     PASS_FINISHED = "pass-finished"
+    PASS_JUDGED = "pass-judged"
     POOL_STOPPED = "pool-stopped"
     CHUNK_RETRIED = "chunk-retried"
     CHUNK_SPLIT = "chunk-split"

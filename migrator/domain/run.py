@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from migrator.domain.changes import Changes
+from migrator.domain.convergence import Outcome
 from migrator.domain.errors import ExitCode, MigratorError
 from migrator.domain.states import ChunkKind
 from migrator.domain.transfer import FileProblem, StopReason
@@ -83,6 +85,23 @@ class Stopped:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DeltaSummary:
+    """One delta pass of this run: what it sent in `elapsed_s` after `scan_s` of scanning and comparing, what had changed,
+    and what was decided after it (`outcome` None: it stopped). `freeze_s` is what a freeze would take now.
+    """
+
+    number: int
+    files: int
+    size_bytes: int
+    elapsed_s: float
+    scan_s: float
+    changes: Changes | None
+    outcome: Outcome | None
+    freeze_s: float | None
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BatchSummary:
     """What became of one batch in this run. Files and bytes are those that this run brought over, by its chunks.
 
@@ -107,6 +126,7 @@ class BatchSummary:
     stopped: Stopped | None = None
     skipped: str = ""
     hooks: tuple[str, ...] = ()
+    deltas: tuple[DeltaSummary, ...] = ()
 
     @property
     def refused(self) -> bool:

@@ -3,13 +3,11 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from functools import partial
 
 from migrator.domain.errors import ExitCode, Interrupted, MigratorError
 from migrator.domain.events import EventKind, Severity
 from migrator.domain.plan import Batch, Plan
 from migrator.domain.run import BatchSummary, RunRequest, RunStopped, RunSummary
-from migrator.domain.states import PassKind
 from migrator.domain.units import several
 from migrator.ports.activity import Activity
 from migrator.ports.blocking import Blocking
@@ -24,13 +22,14 @@ from migrator.ports.locks import Locks
 from migrator.ports.plans import PlanDocuments
 from migrator.ports.progress import Progress
 from migrator.ports.run_files import RunDirectory, RunFiles
+from migrator.stages.run.batch import BatchRun
 from migrator.stages.run.context import LOG, Invocation, World
+from migrator.stages.run.delta import Deltas
 from migrator.stages.run.guards import find_problems, read_plan
-from migrator.stages.run.hook_looks import is_seeded, preview_hooks
+from migrator.stages.run.hook_looks import preview_hooks
 from migrator.stages.run.hooking import Hooking
 from migrator.stages.run.preview import remaining
 from migrator.stages.run.recovery import recover
-from migrator.stages.run.seed import SeedPass
 
 VERB = "run"
 
@@ -54,11 +53,12 @@ async def run_batches(
     activity: Activity,
     blocking: Blocking,
     hooks: Hooks | None = None,
+    deltas: Deltas | None = None,
 ) -> RunSummary:
     """Copy batches, one after the other, from wherever each of them is. The same call goes on after any crash.
 
-    `tokens` gives a random token for every attempt and every call of a hook; without `hooks` none is called. Cancelling
-    the task stops cleanly: every stream is ended first, then Interrupted is raised; being cancelled again meanwhile
+    `tokens` gives a random token for every attempt and every call of a hook; without `hooks` none is called, and
+    without `deltas` there are seed passes only. Cancelling the task stops cleanly: every stream is ended first, then Interrupted is raised; being cancelled again meanwhile
     changes nothing.
 
     Raises UsageError (no such batch), Refused (a guard, with every reason), LockHeld, RunStopped (the pool stopped: a
@@ -93,7 +93,11 @@ async def run_batches(
         try:
             async with _heartbeat(invocation):
                 summary = await _copy(
-                    hooking, batches, directory, heard_at_s=earlier.heartbeat_at_s if earlier else 0.0
+                    hooking,
+                    batches,
+                    directory,
+                    heard_at_s=earlier.heartbeat_at_s if earlier else 0.0,
+                    deltas=deltas,
                 )
             exit_code = summary.exit_code
         except asyncio.CancelledError:
@@ -119,6 +123,7 @@ async def _copy(
     directory: RunDirectory,
     *,
     heard_at_s: float,
+    deltas: Deltas | None,
 ) -> RunSummary:
     invocation, plan, site = hooking.invocation, hooking.plan, hooking.site
     numbers = ", ".join(str(batch.number) for batch in batches)
@@ -128,10 +133,7 @@ async def _copy(
     await recover(invocation, site, heard_at_s=heard_at_s)
     done: list[BatchSummary] = []
     for batch in batches:
-        seed = SeedPass(invocation=invocation, plan=plan, site=site, batch=batch)
-        idle = is_seeded(invocation.world, plan, batch)
-        seeding = partial(hooking.around_pass, batch, PassKind.SEED, seed.run, idle=idle)
-        summary = await hooking.around_batch(batch, seeding, idle=idle)
+        summary = await BatchRun(hooking=hooking, batch=batch, deltas=deltas).run()
         done.append(summary)
         if summary.stopped is not None:
             so_far = RunSummary(run_id=invocation.run_id, directory=directory.path, dry_run=False, batches=tuple(done))
