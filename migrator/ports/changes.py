@@ -16,10 +16,15 @@ class Comparison(Protocol):
         """What changed, tree by tree, counted."""
 
     def renames(self) -> Iterator[Rename]:
-        """In an order in which none stands in another's way but for cycles; directories before what lies in them."""
+        """Directories first, each behind those that its new name lies in. They are meant to be taken out of their old
+        names all together before the first one gets its new name: chains and cycles need no order.
+        """
 
     def gone(self) -> Iterator[Gone]:
-        """The outermost paths that vanished, in order of path."""
+        """The outermost paths that vanished, in order of path, what lies in a directory right behind it. Another thing may
+        have the name now: where a directory became something else, or something else a directory, or where another
+        directory was renamed to it. Files that were replaced by other files are not among them.
+        """
 
     def listings(self, batches: Sequence[Sequence[bytes]]) -> Iterator[Listing]:
         """What is to be sent of these trees, for packing, as for a plan (see `CatalogQueries.listings`).
@@ -44,5 +49,7 @@ class Comparisons(Protocol):
         """Compare two closed catalogs. `unsettled` are paths that are not known to have arrived, `unsettled_trees` trees
         of which nothing is: they are sent again whether they changed or not.
 
-        Raises UsageError where there is no such catalog, Refused where one is damaged, or is not whole.
+        The roots of the trees count for nothing here: they stay closed until the cutover. Of an unsettled tree nothing is
+        renamed. Raises UsageError where there is no such catalog, Refused where one is damaged, or `now` is not whole (what
+        a base does not list is sent again).
         """
