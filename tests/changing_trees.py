@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from migrator.decide.packing import Listing
+from migrator.decide.renaming import RenameOrder
 from migrator.domain.changes import Gone, Rename
 from migrator.domain.entry import Entry, EntryType
 from migrator.domain.paths import is_beneath, parent
@@ -203,45 +204,30 @@ class Target:
         if parent(path) in self.names:
             self.names[parent(path)].mtime_ns = CHANGED_NOW
 
-    def _take(self, names: dict[Path, Copy], path: Path) -> dict[Path, Copy]:
-        assert path in names, f"{path!r} is not there"
-        return {one[len(path) :]: names.pop(one) for one in list(names) if is_beneath(one, path)}
-
     def move(self, renames: Sequence[Rename], gone: Sequence[Gone]) -> None:
         """Take out everything that is renamed, then what is gone, and put everything in at last."""
+        directories = [(number, one) for number, one in enumerate(renames) if one.type is EntryType.DIRECTORY]
+        order = RenameOrder(directories)
         taken: list[dict[Path, Copy]] = []
-        befores: dict[Path, int] = {}
         for number, rename in enumerate(renames):
-            nearest = [n for n in range(number) if _is_in(rename.old, renames[n].new)]
-            within = max(nearest, key=lambda n: (len(renames[n].new), n)) if nearest else None
-            if within is None:
-                self._touch(rename.old)
-                taken.append(self._take(self.names, rename.old))
-                before = rename.old
-            else:
-                rest = rename.old[len(renames[within].new) :]
-                taken.append(self._take(taken[within], rest))
-                holder = parent(rest)
-                if holder in taken[within]:
-                    taken[within][holder].mtime_ns = CHANGED_NOW
-                before = next(path for path, n in befores.items() if n == within) + rest
+            assert not order.is_out_of_order(number, rename.new)
+            found = order.find(number, rename.old)
+            taken.append(self._take_out(taken, found.within, found.path))
             assert taken[-1][b""].type is rename.type
-            befores[before] = number
         for one in gone:
-            above = [path for path in befores if _is_in(one.path, path)]
-            if above:
-                nearest_path = max(above, key=len)
-                names, path = taken[befores[nearest_path]], one.path[len(nearest_path) :]
-                if parent(path) in names:
-                    names[parent(path)].mtime_ns = CHANGED_NOW
-            else:
-                names, path = self.names, one.path
-                self._touch(path)
-            removed = self._take(names, path)
+            place = order.find_gone(one.path)
+            removed = self._take_out(taken, place.within, place.path)
             assert removed[b""].type is one.type
             assert len(removed) == one.names, f"{one.path!r} holds {len(removed)} names, not {one.names}"
         for rename, held in zip(renames, taken, strict=True):
             self._put(rename, held)
+
+    def _take_out(self, taken: Sequence[dict[Path, Copy]], within: int | None, path: Path) -> dict[Path, Copy]:
+        names, path = (self.names, path) if within is None else (taken[within], b"/" + path)
+        if parent(path) in names:
+            names[parent(path)].mtime_ns = CHANGED_NOW
+        assert path in names, f"{path!r} is not there"
+        return {one[len(path) :]: names.pop(one) for one in list(names) if is_beneath(one, path)}
 
     def _put(self, rename: Rename, held: dict[Path, Copy]) -> None:
         there = self.names.get(rename.new)

@@ -58,6 +58,17 @@ def change(source: Source, step: Step) -> None:
     actions[operation]()
 
 
+def show_hidden_writes(before: Source, after: Source) -> None:
+    """Give a time to writes that nobody can see: to a file that was also renamed, with size and mtime put back. A rename
+    changes ctime by itself.
+    """
+    olds = {inode.number: (path, inode) for path, inode in before.names.items()}
+    for path, inode in after.names.items():
+        old_path, old = olds.get(inode.number, (path, inode))
+        if path != old_path and (inode.size_bytes, inode.mtime_ns) == (old.size_bytes, old.mtime_ns):
+            inode.mtime_ns += inode.content - old.content
+
+
 def unchanged_but_sent(before: Source, after: Source, target: Target, unsettled: Sequence[bytes]) -> list[bytes]:
     """Files with one name that are sent although nothing was done to them."""
     found = []
@@ -100,6 +111,7 @@ def test_applying_a_comparison_makes_the_target_the_same(
             held.content, held.mode = -5, 0
     for step in steps:
         change(source, step)
+    show_hidden_writes(before, source)
 
     shutil.rmtree(tmp_path / "catalogs", ignore_errors=True)
     for name, state, gfid in (("base", before, gfids[0]), ("now", source, gfids[1])):
