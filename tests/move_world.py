@@ -114,8 +114,8 @@ class MoveWorld:
         ]
         self.lists.kept_renames = [*self.lists.kept_renames, *new]
 
-    def vanished(self, *names: bytes, count: int = 1) -> None:
-        new = [Gone(tree=TREE, path=_full(name), type=EntryType.FILE, names=count) for name in names]
+    def vanished(self, *names: bytes, count: int = 1, type: EntryType = EntryType.FILE) -> None:  # noqa: A002
+        new = [Gone(tree=TREE, path=_full(name), type=type, names=count) for name in names]
         self.lists.kept_gone = [*self.lists.kept_gone, *new]
 
     def apply(self, **changes: Any) -> Moved:

@@ -152,6 +152,17 @@ def test_what_is_on_the_source_again_or_cannot_be_looked_at_stays(world: MoveWor
     assert world.health_looks == 2
 
 
+def test_a_directory_in_whose_place_a_file_is_now_is_taken_away(world: MoveWorld) -> None:
+    for name in (b"d/f", b"e/f"):
+        world.file(name)
+        world.source.add(TREE + b"/" + name.split(b"/")[0], b"x")
+    world.vanished(b"d", type=DIRECTORY, count=2)
+    world.vanished(b"e")
+    moved = world.apply()
+    assert (moved.trashed, moved.trashed_names, moved.reappeared) == (1, 2, 1)
+    assert set(world.names()) == {b"e", b"e/f"}
+
+
 def test_a_path_in_a_renamed_directory_is_looked_at_under_its_name_of_now(world: MoveWorld) -> None:
     for name in (b"d/back", b"d/gone"):
         world.file(name)

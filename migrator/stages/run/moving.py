@@ -249,7 +249,9 @@ class _Carrying:
             return self._moves.look(self._location(found.within, found.path)) is not None
 
     async def _proven(self, there: Sequence[tuple[Gone, FoundGone]]) -> Sequence[tuple[Gone, FoundGone]]:
-        """Those that are proven to be absent on a source that was whole before the first and after the last look."""
+        """Those that are proven to be absent on a source that was whole before the first and after the last look: nothing has
+        their name, or a directory instead of something else, or the other way round.
+        """
         await self._check_health()
         source = self._world.source
         seen = await self._call(
@@ -266,6 +268,9 @@ class _Carrying:
                 if (reason := stop_reason(entry.errno)) is not None:
                     raise _StepStopped(reason, f"looking at {show(one[1].after)} on the source: {_words(entry)}")
                 self.moved.doubtful += 1
+            elif (entry.type is EntryType.DIRECTORY) is not (one[0].type is EntryType.DIRECTORY):
+                # Something else has its name, and could not be made while it is there.
+                proven.append(one)
             else:
                 self.moved.reappeared += 1
         return proven
