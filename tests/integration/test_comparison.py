@@ -394,6 +394,7 @@ def test_a_rotation(world: World) -> None:
     # `log.2` was replaced by rename(2), which takes nothing away for itself.
     assert not seen.gone
     assert seen.files == {A + b"/run.0/x", A + b"/log"}
+    assert seen.kinds() == {"renamed": 4, "new": 3}
 
 
 def test_what_is_moved_out_of_a_directory_that_is_gone(world: World) -> None:
@@ -411,16 +412,40 @@ def test_what_is_moved_out_of_a_directory_that_is_gone(world: World) -> None:
 
 
 def test_a_directory_replaced_by_another_one_that_was_renamed(world: World) -> None:
-    world.directories(A + b"/a", A + b"/a/s", A + b"/b")
-    world.files(A + b"/a/f", A + b"/a/s/x", A + b"/b/f")
+    world.directories(A + b"/a", A + b"/a/s", A + b"/b", A + b"/keep")
+    world.files(A + b"/a/f", A + b"/a/s/x", A + b"/a/g", A + b"/b/f")
     world.scan()
-    world.source.rename(A + b"/a/s", A + b"/b/s")
+    world.source.rename(A + b"/a/s", A + b"/keep/s")
     world.source.remove(A + b"/a")
     world.source.rename(A + b"/b", A + b"/a")
     seen = world.compare()
-    # The subdirectory has the path that it had, but the directory around it is another one.
-    assert (A + b"/b", A + b"/a") in seen.renames
-    assert seen.gone[0][0] == A + b"/a"
+    # What has the name `a/f` now lay in the other directory.
+    assert seen.renames == [(A + b"/a/s", A + b"/keep/s"), (A + b"/b", A + b"/a")]
+    assert seen.gone == [(A + b"/a", 3)]
+    assert not seen.files
+
+
+def test_a_directory_that_keeps_its_path_while_the_one_above_is_another(world: World) -> None:
+    world.directories(A + b"/a", A + b"/a/s")
+    world.files(A + b"/a/f", A + b"/a/s/x")
+    world.scan()
+    world.source.rename(A + b"/a", A + b"/b")
+    world.directories(A + b"/a")
+    world.source.rename(A + b"/b/s", A + b"/a/s")
+    seen = world.compare()
+    # It does not differ in anything, and would go away with what had the name before.
+    assert seen.renames == [(A + b"/a", A + b"/b"), (A + b"/b/s", A + b"/a/s")]
+    assert not seen.files
+    assert not seen.gone
+
+
+def test_two_new_names_of_one_inode_are_both_new(world: World) -> None:
+    one_file(world)
+    world.source.rename(A + b"/d/f", A + b"/d/g")
+    now = world.source.entries()
+    seen = world.compare(now=[*now, *(replace(entry, path=A + b"/d/h") for entry in now if entry.path == A + b"/d/g")])
+    assert not seen.renames
+    assert seen.files == {A + b"/d/g", A + b"/d/h"}
 
 
 def test_a_directory_moved_into_a_new_one_and_into_its_own_child(world: World) -> None:

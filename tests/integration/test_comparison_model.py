@@ -21,14 +21,14 @@ Step = tuple[str, int, int, int]
 
 _OPERATIONS = (
     *("file", "directory", "directory", "symlink", "remove", "link", "write", "write_back", "mode"),
-    *("rename", "rename", "rename", "exchange"),
+    *("rename", "rename", "rename", "exchange", "time_back"),
 )
 STEPS = st.lists(
     st.tuples(st.sampled_from(_OPERATIONS), st.integers(0, 40), st.integers(0, 40), st.integers(0, 4)), max_size=30
 )
 SEED_STEPS = st.lists(
     st.tuples(
-        st.sampled_from(["file", "file", "directory", "directory", "symlink", "link"]),
+        st.sampled_from(["file", "file", "directory", "directory", "symlink", "link", "time_back"]),
         st.integers(0, 40),
         st.integers(0, 40),
         st.integers(0, 4),
@@ -51,6 +51,7 @@ def change(source: Source, step: Step) -> None:
         "link": lambda: source.link(path, place),
         "write": lambda: source.write(path, second % 4),
         "write_back": lambda: source.write(path, 0, times_put_back=True),
+        "time_back": lambda: source.put_time_back(path),
         "mode": lambda: source.change_mode(path),
         "rename": lambda: source.rename(path, place if second % 2 else other),
         "exchange": lambda: source.exchange(path, other),
