@@ -1,5 +1,6 @@
 """What a scan was asked, saw and left behind."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from migrator.domain.tree import UserTree
@@ -48,6 +49,9 @@ class CatalogRecord:
     """The closing record of a catalog (`catalog.json`); `finished_at_s` is None while the scan is under way.
 
     `whole` needs: every directory read, source healthy and unchanged before and after. `reasons` says why not.
+    `scope` are the paths of the user trees that it covers; empty: the whole source. A limited one has the rows of these
+    trees and of the directories that lead to them; of a file with names elsewhere it knows fewer than `nlink`. A tree of
+    the scope that is not among `trees` was not there when the scan began.
     `size_bytes` counts a hard-linked file once per name. `health_fingerprint` is the source's at the start of the scan,
     for one that goes on later; empty where it is not known. `way_reasons` says why the bricks were not read where that
     was asked for; `findings` what an admin should know of the bricks, although the scan may be whole; `bricks` those
@@ -74,3 +78,8 @@ class CatalogRecord:
     findings: tuple[str, ...] = ()
     bricks: tuple[BrickWalk, ...] = ()
     times: ScanTimes = ScanTimes()
+    scope: tuple[bytes, ...] = ()
+
+    def covers(self, trees: Iterable[bytes]) -> bool:
+        """Whether what it does not list of these user trees was not there."""
+        return not self.scope or set(self.scope).issuperset(trees)

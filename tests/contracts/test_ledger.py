@@ -161,7 +161,9 @@ class TestRuns:
 
 
 class TestScans:
-    def closing(self, scan_id: int, name: str, finished_at_s: float | None) -> CatalogRecord:
+    def closing(
+        self, scan_id: int, name: str, finished_at_s: float | None, *, scope: tuple[bytes, ...] = ()
+    ) -> CatalogRecord:
         return CatalogRecord(
             name=name,
             scan_id=scan_id,
@@ -179,6 +181,7 @@ class TestScans:
             size_bytes=2**52,
             problems=4,
             health_fingerprint="f1",
+            scope=scope,
         )
 
     def test_go_on_until_they_end(self, ledger: Ledger) -> None:
@@ -204,6 +207,37 @@ class TestScans:
         newer = ledger.scans.start(catalog="c2", via="mount", at_s=2.0)
         ledger.scans.finish(self.closing(newer, "c2", 3.0))
         assert ledger.scans.unfinished() is None
+
+    def test_of_some_trees_are_never_the_newest(self, ledger: Ledger) -> None:
+        ledger.site.create(SITE)
+        scope = tuple(b"home/" + name for name in HOSTILE)
+        alone = ledger.scans.start(catalog="c1", via="mount", at_s=1.0, scope=scope)
+        assert ledger.scans.unfinished() is None
+        assert ledger.scans.latest(finished=False) is None
+        assert [(record.name, record.scope) for record in ledger.scans.unfinished_of_trees()] == [("c1", scope)]
+        whole = ledger.scans.start(catalog="c2", via="mount", at_s=2.0)
+        ledger.scans.finish(self.closing(whole, "c2", 3.0))
+        closing = self.closing(alone, "c1", 4.0, scope=scope)
+        ledger.scans.finish(closing)
+        later = ledger.scans.start(catalog="c3", via="mount", at_s=5.0, scope=scope[:1])
+        ledger.scans.finish(self.closing(later, "c3", 6.0, scope=scope[:1]))
+        ledger.scans.start(catalog="c4", via="bricks", at_s=7.0, scope=scope[:1])
+        latest = ledger.scans.latest()
+        assert latest is not None
+        assert latest.name == "c2"
+        assert ledger.scans.latest(finished=False) == latest
+        assert ledger.scans.unfinished() is None
+        assert [record.name for record in ledger.scans.unfinished_of_trees()] == ["c4"]
+        assert [record.scope for record in ledger.scans.all()] == [scope, (), scope[:1], scope[:1]]
+
+    def test_of_some_trees_do_not_overtake_one_of_the_whole_source(self, ledger: Ledger) -> None:
+        ledger.site.create(SITE)
+        ledger.scans.start(catalog="c1", via="mount", at_s=1.0)
+        alone = ledger.scans.start(catalog="c2", via="mount", at_s=2.0, scope=(b"home/a",))
+        ledger.scans.finish(self.closing(alone, "c2", 3.0, scope=(b"home/a",)))
+        going_on = ledger.scans.unfinished()
+        assert going_on is not None
+        assert going_on.name == "c1"
 
 
 class TestPlans:

@@ -67,6 +67,7 @@ class _Document(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     findings: list[str] = []
     bricks: list[_BrickWalk] = []
     times: _Times = _Times()
+    scope: list[str] = []
 
 
 def write_record(file: Path, record: CatalogRecord, parts: tuple[PartFacts, ...]) -> None:
@@ -93,6 +94,7 @@ def write_record(file: Path, record: CatalogRecord, parts: tuple[PartFacts, ...]
         findings=list(record.findings),
         bricks=[msgspec.convert(walk, _BrickWalk, from_attributes=True) for walk in record.bricks],
         times=msgspec.convert(record.times, _Times, from_attributes=True),
+        scope=[percent_escape(tree) for tree in record.scope],
     )
     write_durably(file, msgspec.json.format(msgspec.json.encode(document), indent=1) + b"\n")
 
@@ -126,5 +128,6 @@ def read_record(file: Path) -> tuple[CatalogRecord, tuple[PartFacts, ...]]:
         findings=tuple(document.findings),
         bricks=tuple(msgspec.convert(walk, BrickWalk, from_attributes=True) for walk in document.bricks),
         times=msgspec.convert(document.times, ScanTimes, from_attributes=True),
+        scope=tuple(percent_unescape(tree) for tree in document.scope),
     )
     return record, tuple(document.parts)

@@ -36,6 +36,16 @@ def decode_trees(text: str) -> tuple[UserTree, ...]:
     return tuple(UserTree(path=percent_unescape(path), user=user) for path, user in json.loads(text))
 
 
+def encode_paths(paths: Iterable[bytes]) -> str:
+    """Paths, percent-escaped."""
+    return json.dumps([percent_escape(path) for path in paths])
+
+
+def decode_paths(text: str) -> tuple[bytes, ...]:
+    """What `encode_paths` was given."""
+    return tuple(percent_unescape(path) for path in json.loads(text))
+
+
 def encode_words(words: Iterable[str]) -> str:
     """Strings, also with what UTF-8 cannot hold."""
     return json.dumps(list(words))

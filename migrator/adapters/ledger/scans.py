@@ -7,14 +7,18 @@ from sqlalchemy import Row, func, insert, select, update
 
 from migrator.adapters.ledger import tables
 from migrator.adapters.ledger.codec import (
+    decode_paths,
     decode_trees,
     decode_words,
+    encode_paths,
     encode_trees,
     encode_words,
 )
 from migrator.adapters.ledger.database import Database
 from migrator.adapters.ledger.transitions import expect_one
 from migrator.domain.scan import CatalogRecord
+
+_EVERYTHING = encode_paths(())
 
 
 class SqliteScans:
@@ -26,8 +30,10 @@ class SqliteScans:
             tables.scans.outerjoin(tables.site, tables.site.c.id == 1)
         )
 
-    def start(self, *, catalog: str, via: str, at_s: float) -> int:
-        """Record a new scan; returns its id, the same one when called again for the same catalog."""
+    def start(self, *, catalog: str, via: str, at_s: float, scope: Sequence[bytes] = ()) -> int:
+        """Record a new scan, of the user trees `scope` alone or (empty) of the whole source; returns its id, the same
+        one when called again for the same catalog.
+        """
         with self._database.write() as connection:
             there = connection.execute(
                 select(tables.scans.c.id).where(tables.scans.c.catalog == catalog)
@@ -39,6 +45,7 @@ class SqliteScans:
                 .values(
                     catalog=catalog,
                     via=via,
+                    scope=encode_paths(scope),
                     started_at_s=at_s,
                     trees=encode_trees(()),
                     parts=encode_words(()),
@@ -64,6 +71,7 @@ class SqliteScans:
                 .values(
                     catalog=record.name,
                     via=record.via,
+                    scope=encode_paths(record.scope),
                     started_at_s=record.started_at_s,
                     finished_at_s=record.finished_at_s,
                     trees=encode_trees(record.trees),
@@ -81,22 +89,31 @@ class SqliteScans:
             expect_one(done.rowcount, f"scan {record.scan_id}")
 
     def unfinished(self) -> CatalogRecord | None:
-        """The newest scan, where it has not ended: one that is older than a finished scan is of no use any more."""
+        """The newest scan of the whole source, where it has not ended: one that is older than a finished one is of no
+        use any more.
+        """
         newest = self._newest(finished=None)
         return newest if newest is not None and newest.finished_at_s is None else None
 
     def latest(self, *, finished: bool = True) -> CatalogRecord | None:
-        """The newest scan that has ended; with `finished=False` the newest of all."""
+        """The newest scan of the whole source that has ended; with `finished=False` the newest of all of these."""
         return self._newest(finished=True if finished else None)
 
+    def unfinished_of_trees(self) -> Sequence[CatalogRecord]:
+        """Scans of some user trees alone that have not ended, oldest first."""
+        scans = tables.scans.c
+        query = self._query.where(scans.scope != _EVERYTHING, scans.finished_at_s.is_(None)).order_by(scans.id)
+        with self._database.read() as connection:
+            return [_catalog(row) for row in connection.execute(query)]
+
     def all(self) -> Sequence[CatalogRecord]:
-        """Every scan, oldest first."""
+        """Every scan, of some trees alone too, oldest first."""
         with self._database.read() as connection:
             rows = connection.execute(self._query.order_by(tables.scans.c.id)).all()
         return [_catalog(row) for row in rows]
 
     def _newest(self, *, finished: bool | None) -> CatalogRecord | None:
-        query = self._query.order_by(tables.scans.c.id.desc()).limit(1)
+        query = self._query.where(tables.scans.c.scope == _EVERYTHING).order_by(tables.scans.c.id.desc()).limit(1)
         if finished:
             query = query.where(tables.scans.c.finished_at_s.is_not(None))
         with self._database.read() as connection:
@@ -122,4 +139,5 @@ def _catalog(row: Row[Any]) -> CatalogRecord:
         size_bytes=row.size_bytes,
         problems=row.problems,
         health_fingerprint=row.health_fingerprint,
+        scope=decode_paths(row.scope),
     )

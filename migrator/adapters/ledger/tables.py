@@ -91,6 +91,8 @@ scans = Table(
     Column("id", Integer, primary_key=True),
     _required("catalog", PlainText),
     _required("via", PlainText),
+    # The paths of the user trees that it covers; an empty list is the whole source.
+    _required("scope", PlainText),
     _required("started_at_s", Float),
     Column("finished_at_s", Float),
     _required("trees", PlainText),

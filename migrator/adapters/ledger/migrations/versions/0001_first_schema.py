@@ -68,6 +68,7 @@ def upgrade() -> None:
         sa.Column("id", sa.Integer(), nullable=False),
         sa.Column("catalog", sa.Text(), nullable=False),
         sa.Column("via", sa.Text(), nullable=False),
+        sa.Column("scope", sa.Text(), nullable=False),
         sa.Column("started_at_s", sa.Float(), nullable=False),
         sa.Column("finished_at_s", sa.Float(), nullable=True),
         sa.Column("trees", sa.Text(), nullable=False),
