@@ -31,7 +31,7 @@ def advice(problem: FileProblem) -> str:
 
 
 AFTERWARDS = (
-    "A batch that was copied is not copied again by the same plan: put the files right, then `migrator scan`, "
-    "`migrator plan` and `migrator run` send what is missing."
+    "Once they have been put right, `migrator run` of the same batch makes a delta pass, which sends them again, whether they "
+    "changed or not."
 )
 """What follows once the files have been put right."""

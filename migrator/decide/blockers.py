@@ -96,11 +96,10 @@ def _verification(batch: BatchFacts, subject: str) -> Iterator[Blocker]:
 def after_differences(verification: VerificationRecord) -> str:
     """What to do about the differences that a verification found; empty where there are none.
 
-    A batch that was copied is not copied again by the same plan, so what changed since takes a new one. What is extra
-    on the target takes a delta pass.
+    A delta pass brings what users changed since, and takes away what they deleted. It goes by what changed on the source,
+    so what was changed on the target itself takes a new plan.
     """
     counts = {kind: count for kind, count in verification.differences.items() if count}
-    extra = counts.pop(DifferenceKind.EXTRA.value, 0)
     again = sum(counts.pop(kind.value, 0) for kind in _MAY_PASS)
     steps = []
     if counts:
@@ -108,17 +107,22 @@ def after_differences(verification: VerificationRecord) -> str:
         if content := counts.get(DifferenceKind.CONTENT.value, 0):
             recopy = f" with --recopy ({several(content, 'file differs', 'files differ')} in content, not in size)"
         steps.append(
-            "for what is missing or differs: `migrator scan`, `migrator plan`, then `migrator run`"
-            f"{recopy} and `migrator verify` by the new plan (the old plan's batch counts as copied)"
+            f"for what users changed since: `migrator run --user-batch {verification.batch}` makes a delta pass, then verify "
+            "again"
         )
+        if counts.keys() - {DifferenceKind.EXTRA.value}:
+            steps.append(
+                "what is still missing or differs then was changed on the target itself: `migrator scan`, `migrator plan`, "
+                f"`migrator run`{recopy} and `migrator verify` by the new plan"
+            )
+        if extra := counts.get(DifferenceKind.EXTRA.value, 0):
+            steps.append(
+                f"{several(extra, 'path is', 'paths are')} on the target only: what is still there then was not on the "
+                "source when this plan was made, and nothing takes it away"
+            )
     if again:
         steps.append(
             f"for what changed or could not be read meanwhile: migrator verify --user-batch {verification.batch}"
-        )
-    if extra:
-        steps.append(
-            f"{several(extra, 'path is', 'paths are')} on the target only, most likely deleted or renamed on the source "
-            "since: they stay until a delta pass, which this version does not have"
         )
     return "; ".join(steps)
 

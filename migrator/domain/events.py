@@ -20,6 +20,7 @@ class EventKind(StrEnum):
     PASS_MOVED = "pass-moved"
     PASS_FINISHED = "pass-finished"
     PASS_JUDGED = "pass-judged"
+    TRASH_EXPIRED = "trash-expired"
     POOL_STOPPED = "pool-stopped"
     CHUNK_RETRIED = "chunk-retried"
     CHUNK_SPLIT = "chunk-split"

@@ -108,6 +108,8 @@ class BatchSummary:
     `left` is what is still to do, tree by tree (of a dry run: what would be done); `guards` what the guards said.
     `bad` lists the files of the whole pass that need attention, `vanished` counts those that were gone on the source.
     `skipped` says which hook skipped the batch, or its pass; `hooks` names those that a dry run did not call.
+    `deltas` are the delta passes of this run; of a dry run, `deltas_to_follow` is how many would follow at most, which it
+    does not look into.
     """
 
     batch: int
@@ -127,6 +129,7 @@ class BatchSummary:
     skipped: str = ""
     hooks: tuple[str, ...] = ()
     deltas: tuple[DeltaSummary, ...] = ()
+    deltas_to_follow: int = 0
 
     @property
     def refused(self) -> bool:

@@ -7,8 +7,11 @@ from pathlib import Path
 import pytest
 
 from migrator.domain import report
+from migrator.domain.changes import Changes, ChangeTally, TreeChanges
 from migrator.domain.convergence import ConvergenceRecord, Prediction, TreeChurn
+from migrator.domain.run import BatchSummary, DeltaSummary, GuardFinding, RunSummary, Stopped, TreeWork
 from migrator.domain.scan import BrickWalk, CatalogRecord, ScanTimes
+from migrator.domain.transfer import FileProblem
 from migrator.domain.verification import VerificationRecord
 
 TEXT = (Path(__file__).parents[2] / "docs" / "json.md").read_text()
@@ -35,6 +38,16 @@ TYPES = [
     CatalogRecord,
     BrickWalk,
     ScanTimes,
+    RunSummary,
+    BatchSummary,
+    DeltaSummary,
+    Changes,
+    TreeChanges,
+    ChangeTally,
+    TreeWork,
+    GuardFinding,
+    FileProblem,
+    Stopped,
 ]
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from migrator.adapters.output.delta_document import delta_blocks, follow_words
 from migrator.adapters.output.document import (
     Block,
     Document,
@@ -190,7 +191,9 @@ def _batch(batch: BatchSummary, *, dry_run: bool) -> Iterator[Block]:
         yield paragraph(f"Skipped: {batch.skipped}", alert=True)
     if batch.hooks:
         yield paragraph(f"Hooks that would be called: {', '.join(batch.hooks)}")
-    if batch.nothing_to_do:
+    if batch.nothing_to_do and batch.deltas:
+        yield paragraph("Nothing to do: this batch had been copied before, and nothing has changed since.")
+    elif batch.nothing_to_do:
         yield paragraph("Nothing to do: this batch had been copied before.")
     elif not (dry_run or batch.skipped):
         rate = format_rate(batch.written_bytes / batch.elapsed_s) if batch.elapsed_s > 0 else NONE
@@ -206,6 +209,9 @@ def _batch(batch: BatchSummary, *, dry_run: bool) -> Iterator[Block]:
                 ("files that need attention", format_count(len(batch.bad))),
             ]
         )
+    yield from delta_blocks(batch.deltas)
+    if batch.deltas_to_follow:
+        yield paragraph(follow_words(batch.deltas_to_follow))
     for tree in batch.trees_gone:
         yield paragraph(f"Gone from the source since the scan: {show(tree)}", alert=True)
     if batch.left:

@@ -24,12 +24,13 @@ from migrator.ports.progress import Progress
 from migrator.ports.run_files import RunDirectory, RunFiles
 from migrator.stages.run.batch import BatchRun
 from migrator.stages.run.context import LOG, Invocation, World
-from migrator.stages.run.delta import Deltas
+from migrator.stages.run.delta import Deltas, unfinished_delta
 from migrator.stages.run.guards import find_problems, read_plan
 from migrator.stages.run.hook_looks import preview_hooks
 from migrator.stages.run.hooking import Hooking
-from migrator.stages.run.preview import remaining
+from migrator.stages.run.preview import remaining, remaining_of
 from migrator.stages.run.recovery import recover
+from migrator.stages.run.trash import expire_trash
 
 VERB = "run"
 
@@ -82,7 +83,7 @@ async def run_batches(
     plan, site = read_plan(world, request)
     batches = [batch for number in dict.fromkeys(request.batches) for batch in plan.batches if batch.number == number]
     if request.dry_run:
-        return await _preview(world, request, plan, site, batches, hooks=hooks)
+        return await _preview(world, request, plan, site, batches, hooks=hooks, deltas=deltas)
     purpose = f"run of batch {', '.join(str(batch.number) for batch in batches)} of plan {plan.name}"
     with locks.hold(VERB, purpose), files.open(VERB, clock.now_s()) as directory:
         earlier = ledger.runs.latest(VERB)
@@ -131,6 +132,8 @@ async def _copy(
     invocation.say(EventKind.RUN_STARTED, Severity.INFO, subject, f"run of batch {numbers} of plan {plan.name}")
     await hooking.begin()
     await recover(invocation, site, heard_at_s=heard_at_s)
+    if deltas is not None:
+        await expire_trash(invocation, deltas, site)
     done: list[BatchSummary] = []
     for batch in batches:
         summary = await BatchRun(hooking=hooking, batch=batch, deltas=deltas).run()
@@ -154,14 +157,26 @@ async def _copy(
 
 
 async def _preview(
-    world: World, request: RunRequest, plan: Plan, site: SiteRecord, batches: list[Batch], *, hooks: Hooks | None
+    world: World,
+    request: RunRequest,
+    plan: Plan,
+    site: SiteRecord,
+    batches: list[Batch],
+    *,
+    hooks: Hooks | None,
+    deltas: Deltas | None,
 ) -> RunSummary:
-    """The very decisions of a run, and no change: neither target nor ledger, nor the lock, nor a run directory."""
+    """The very decisions of a run, and no change: neither target nor ledger, nor the lock, nor a run directory.
+
+    Delta passes that would follow are not looked into, but for one that was begun: a scan would have to come first.
+    """
+    at_most = deltas.limits.max_delta_passes if deltas else 0
     found: list[BatchSummary] = []
     for batch in batches:
-        left = remaining(world, plan, batch)
+        begun = unfinished_delta(world, plan, batch) if deltas else None
+        left = remaining(world, plan, batch) if begun is None else remaining_of(world, plan, batch, begun)
         findings, _ = await find_problems(world, request, site, batch, left.need)
-        finished = left.record is not None and not left.chunks
+        finished = left.record is not None and not left.chunks and not at_most
         to_call, hook_finding = await preview_hooks(world, hooks, plan, batch, idle=finished)
         found.append(
             BatchSummary(
@@ -174,6 +189,7 @@ async def _preview(
                 guards=(hook_finding,) if finished else (*findings, hook_finding),
                 nothing_to_do=finished,
                 hooks=to_call,
+                deltas_to_follow=at_most,
             )
         )
     return RunSummary(run_id=None, directory=None, dry_run=True, batches=tuple(found))

@@ -19,9 +19,11 @@ from migrator.adapters.output.plan_document import plan_document
 from migrator.adapters.output.record_document import catalog_document, run_document, verification_document
 from migrator.adapters.output.tables import print_document
 from migrator.adapters.output.wording import FILE_CHARACTERS, LINE_CHARACTERS, NONE, shortened, when
+from migrator.domain.changes import ChangeKind, Changes, ChangeTally, TreeChanges
+from migrator.domain.convergence import Outcome
 from migrator.domain.errors import ExitCode, UsageError
 from migrator.domain.finding import failure, ok, warning
-from migrator.domain.run import BatchSummary, GuardFinding, RunSummary, Stopped, TreeWork
+from migrator.domain.run import BatchSummary, DeltaSummary, GuardFinding, RunSummary, Stopped, TreeWork
 from migrator.domain.scan import BrickWalk, CatalogRecord, ScanTimes
 from migrator.domain.transfer import FileProblem, FileProblemKind, StopReason
 from migrator.domain.tree import UserTree
@@ -91,6 +93,61 @@ class TestRun:
         assert document.subtitle == "nothing was changed"
         (table,) = tables_of(document)
         assert (table.title, table.rows) == ("Would be done", (("home/a", "2", "30", "2.0 KiB"),))
+        assert "delta pass" not in text_of(document)
+
+    def test_a_dry_run_says_that_delta_passes_would_follow(self) -> None:
+        text = text_of(run_document(summary(BatchSummary(batch=1, deltas_to_follow=1), dry_run=True)))
+        assert "1 delta pass at most would follow" in text
+        assert "not previewed" in text
+
+    def test_every_delta_pass_is_a_row_and_what_was_decided_after_it_a_sentence(self) -> None:
+        tallies = {
+            ChangeKind.NEW: ChangeTally(paths=1, size_bytes=9),
+            ChangeKind.GROWN: ChangeTally(paths=20),
+            ChangeKind.REWRITTEN: ChangeTally(paths=300),
+            ChangeKind.ATTRIBUTES: ChangeTally(paths=4000),
+            ChangeKind.RENAMED: ChangeTally(paths=5),
+            ChangeKind.VANISHED: ChangeTally(paths=6),
+            ChangeKind.UNSETTLED: ChangeTally(paths=7),
+        }
+        trees = (TreeChanges(tree=b"home/a", names_before=9, bytes_before=9, by_kind=tallies),)
+        first = DeltaSummary(
+            number=3,
+            files=4321,
+            size_bytes=2048,
+            elapsed_s=64.0,
+            scan_s=10.0,
+            changes=Changes(base="one", now="two", trees=trees),
+            outcome=Outcome.CONVERGED,
+            freeze_s=90.0,
+            sentence="batch 1, delta pass 3: converged",
+        )
+        stopped = replace(first, number=4, changes=None, outcome=None, freeze_s=None, sentence="")
+        document = run_document(summary(BatchSummary(batch=1, files=4321, deltas=(first, stopped))))
+        (table,) = tables_of(document)
+        assert table.title == "Delta passes"
+        numbers = ("4,321", "2.0 KiB", "10 s", "1 min 4 s")
+        assert table.rows == (
+            ("3", "1", "4,320", "5", "6", "7", *numbers, "1 min 30 s"),
+            ("4", NONE, NONE, NONE, NONE, NONE, *numbers, NONE),
+        )
+        assert "Batch 1, delta pass 3: converged" in text_of(document)
+
+    def test_nothing_to_do_after_a_delta_pass_says_that_nothing_changed(self) -> None:
+        delta = DeltaSummary(
+            number=1,
+            files=0,
+            size_bytes=0,
+            elapsed_s=0.1,
+            scan_s=1.0,
+            changes=None,
+            outcome=None,
+            freeze_s=None,
+            sentence="",
+        )
+        text = text_of(run_document(summary(BatchSummary(batch=2, nothing_to_do=True, deltas=(delta,)))))
+        assert "nothing has changed since" in text
+        assert "mean rate" not in text
 
 
 def test_a_catalog_says_why_it_is_not_whole() -> None:
@@ -156,7 +213,7 @@ def test_a_verification_says_what_was_compared() -> None:
     assert "900 of 990 files, 512.0 GiB of 1.0 TiB (50.0 %)" in text
     assert "paths equal: 997 of 1,000" in text
     assert "list of all differences: manifests/week1/differences.parquet" in text
-    assert "What next: for what is missing" in text
+    assert "What next: for what users changed since" in text
     differences, first, expected = tables_of(document)
     assert [row[:2] for row in first.rows] == [("missing", "home/alice/week1")]
     assert differences.rows == (("content", "2"), ("missing", "1"))
