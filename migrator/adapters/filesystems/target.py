@@ -12,10 +12,10 @@ from contextlib import suppress
 from migrator.adapters.filesystems.beneath import Root
 from migrator.adapters.filesystems.capabilities import probe
 from migrator.adapters.filesystems.reading import ReadingFileSystem
-from migrator.adapters.filesystems.writing import copy_entry, descriptor_path, remove_acls
+from migrator.adapters.filesystems.writing import copy_entry, descriptor_path, dress_directory, remove_acls
 from migrator.decide.compare import CLOSED_MODE
 from migrator.decide.expectations import TEMPORARY_PREFIX
-from migrator.domain.entry import Entry
+from migrator.domain.entry import Entry, EntryType
 from migrator.domain.site import TargetCapabilities
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -57,6 +57,19 @@ class MountedTarget(ReadingFileSystem):
                 path = b"/".join(components[:depth])
                 self._make_parent(path, entries.get(path))
             self._make_closed(tree)
+
+    def open_tree(self, tree: bytes, like: Entry) -> None:
+        """Open a tree, as the port says. The mode comes last but for the times."""
+        if like.type is not EntryType.DIRECTORY:
+            raise OSError(errno.ENOTDIR, "a tree cannot be opened like what is no directory", like.path)
+        with self.beneath.directory(tree) as opened:
+            dress_directory(opened, like, self._capabilities)
+            os.fsync(opened)
+
+    def close_tree(self, tree: bytes) -> None:
+        """Close a tree, as the port says."""
+        with self.beneath.directory(tree) as closed:
+            _close(closed)
 
     def link(self, existing: bytes, path: bytes) -> None:
         """Make `path` another name of `existing`, as the port says."""
@@ -137,12 +150,16 @@ class MountedTarget(ReadingFileSystem):
                 os.mkdir(name, CLOSED_MODE, dir_fd=fd)
             closed = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=fd)
             try:
-                os.fchown(closed, os.geteuid(), os.getegid())
-                remove_acls(descriptor_path(closed))
-                os.fchmod(closed, CLOSED_MODE)
-                os.fsync(closed)
+                _close(closed)
             finally:
                 os.close(closed)
+
+
+def _close(tree_fd: int) -> None:
+    os.fchown(tree_fd, os.geteuid(), os.getegid())
+    remove_acls(descriptor_path(tree_fd))
+    os.fchmod(tree_fd, CLOSED_MODE)
+    os.fsync(tree_fd)
 
 
 def _temporary_name() -> bytes:

@@ -17,6 +17,7 @@ from functools import partial
 from migrator.adapters.filesystems.beneath import Root, entry_path
 from migrator.adapters.filesystems.xattrs import read_xattrs
 from migrator.decide.expectations import TEMPORARY_PREFIX, kept_xattrs
+from migrator.decide.switching import opened_mode
 from migrator.domain.entry import ACL_ACCESS, ACL_DEFAULT, Entry, EntryType
 from migrator.domain.site import TargetCapabilities
 from migrator.domain.units import MIB
@@ -78,6 +79,19 @@ def copy_entry(source: Root, target: Root, entry: Entry, capabilities: TargetCap
                     with _temporary_name(target_fd, target_name) as name:
                         os.mknod(name, _NODES[entry.type] | _CREATED_MODE, facts.stat.st_rdev, dir_fd=target_fd)
                         _dress_node(target_fd, name, facts)
+
+
+def dress_directory(fd: int, like: Entry, capabilities: TargetCapabilities) -> None:
+    """Owner, mode, ACLs and attributes that the target keeps, and times of an open directory, from what a look saw.
+
+    It begins without the rights of group and others, and gets them in the end: so it is never open to more than it will be.
+    """
+    path = descriptor_path(fd)
+    os.fchmod(fd, stat.S_IMODE(os.fstat(fd).st_mode) & stat.S_IRWXU)
+    os.fchown(fd, like.uid, like.gid)
+    _set_xattrs(path, kept_xattrs(like.xattrs, capabilities))
+    os.fchmod(fd, opened_mode(like, capabilities))
+    os.utime(fd, ns=(like.atime_ns, like.mtime_ns))
 
 
 def remove_acls(path: bytes) -> None:
