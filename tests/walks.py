@@ -68,10 +68,12 @@ def run_walk(
     workers: int = 2,
     block_rows: int | None = None,
     wrapper: Sequence[str] = (),
+    only_trees: bool = False,
 ) -> Walked:
     """Walk a brick to its end; every path may come once only."""
     options = ["--brick", str(brick), "--times", times, "--workers", str(workers)]
     options += [] if block_rows is None else ["--block-rows", str(block_rows)]
+    options += ["--only-trees"] if only_trees else []
     done = subprocess.run(
         [*wrapper, *program, "walk", *options],
         input=b"".join(tree + b"\0" for tree in trees),

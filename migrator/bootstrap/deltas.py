@@ -1,5 +1,8 @@
 """What delta passes are made of."""
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 from migrator.adapters.executors.site_hosts import SiteHosts
 from migrator.adapters.filesystems.gluster import GlusterSource
 from migrator.adapters.filesystems.moving import MovingTarget
@@ -41,14 +44,13 @@ def deltas_of(
         users=user_map(site),
         via=site.source.via,
         workers=SCAN_WORKERS,
-        restart=True,
     )
 
-    async def scan_again() -> CatalogRecord:
+    async def scan_again(trees: Sequence[bytes]) -> CatalogRecord:
         with wiring.locks().hold("scan", "scan of a delta pass"):
             async with bricks(site, source, via=request.via, hosts=hosts) as found:
                 return await scan(
-                    request,
+                    replace(request, only=tuple(trees)),
                     source=source,
                     ledger=ledger,
                     catalogs=wiring.catalogs(),

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from migrator.domain.errors import UsageError
-from migrator.domain.paths import is_beneath, name, show
+from migrator.domain.paths import is_beneath, name, parent, show
 from migrator.domain.tree import UserTree
 
 _WILD = b"*?["
@@ -97,6 +97,18 @@ def choose_trees(
         )
     _refuse_overlaps(by_path)
     return tuple(UserTree(path=path, user=users.get(path) or show(name(path))) for path in sorted(by_path))
+
+
+def ways_to(trees: Iterable[bytes]) -> dict[bytes, tuple[bytes, ...]]:
+    """What a scan of these trees alone looks at outside them: by directory, beginning with the root `b""`, the entries
+    that are a tree or lead to one, in order.
+    """
+    ways: dict[bytes, set[bytes]] = {}
+    for path in trees:
+        while path:
+            ways.setdefault(parent(path), set()).add(path)
+            path = parent(path)  # noqa: PLW2901 -- upwards
+    return {directory: tuple(sorted(entries)) for directory, entries in ways.items()}
 
 
 def parse_user_map(content: bytes) -> dict[bytes, str]:

@@ -70,10 +70,17 @@ class BrickWalks(Protocol):
         """Connect to a host. Raises HostLost, and UsageError where the site does not name it."""
 
     async def walk(
-        self, brick: Brick, *, trees: Sequence[bytes], times_from_mdata: bool, listener: BrickListener
+        self,
+        brick: Brick,
+        *,
+        trees: Sequence[bytes],
+        only_trees: bool,
+        times_from_mdata: bool,
+        listener: BrickListener,
     ) -> BrickTotals:
-        """Walk a whole brick on its host, and return when everything has been handed out. On cancellation it is ended
-        there first. Raises BrickLost, HostLost, UsageError, and what the listener raises.
+        """Walk a brick on its host, and return when everything has been handed out. With `only_trees` nothing outside
+        the trees is looked at but the directories that lead to them. On cancellation it is ended there first. Raises
+        BrickLost, HostLost, UsageError, and what the listener raises.
         """
 
 

@@ -50,6 +50,6 @@ class Comparisons(Protocol):
         of which nothing is: they are sent again whether they changed or not.
 
         The roots of the trees count for nothing here: they stay closed until the cutover. Of an unsettled tree nothing is
-        renamed. Raises UsageError where there is no such catalog, Refused where one is damaged, or `now` is not whole (what
-        a base does not list is sent again).
+        renamed. Raises UsageError where there is no such catalog, Refused where one is damaged or does not cover the
+        trees, or `now` is not whole (what a base does not list is sent again).
         """

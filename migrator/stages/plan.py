@@ -142,6 +142,12 @@ def _require_usable(catalog: CatalogRecord, site: SiteRecord) -> None:
             cause="the state directory was copied, or `init` was run anew",
             hint="run `migrator scan`",
         )
+    if catalog.scope:
+        raise Refused(
+            f"catalog {catalog.name!r} covers {several(len(catalog.scope), 'user tree')} and not the whole source",
+            cause="it was made by a delta pass, which scans the trees of its batch alone",
+            hint="leave --catalog out for the latest one of the whole source, or run `migrator scan`",
+        )
     if not catalog.trees:
         raise UsageError(
             f"catalog {catalog.name!r} has no user tree",

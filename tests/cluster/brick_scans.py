@@ -72,10 +72,18 @@ class WatchedWalks:
         await self._walks.reach(host)
 
     async def walk(
-        self, brick: Brick, *, trees: Sequence[bytes], times_from_mdata: bool, listener: BrickListener
+        self,
+        brick: Brick,
+        *,
+        trees: Sequence[bytes],
+        only_trees: bool,
+        times_from_mdata: bool,
+        listener: BrickListener,
     ) -> BrickTotals:
         watched = _Listener(brick, listener, self._happening)
-        return await self._walks.walk(brick, trees=trees, times_from_mdata=times_from_mdata, listener=watched)
+        return await self._walks.walk(
+            brick, trees=trees, only_trees=only_trees, times_from_mdata=times_from_mdata, listener=watched
+        )
 
 
 async def _nothing(_: Brick) -> None:

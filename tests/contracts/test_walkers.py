@@ -228,6 +228,51 @@ def test_wide_and_deep_trees_are_whole_with_any_number_of_workers(brick: HandBri
         assert without_atime(walked.rows, brick) == expected
 
 
+def test_of_some_trees_alone_nothing_else_is_looked_at(brick: HandBrick, walk: Walk) -> None:
+    trees = (b"home/a/deep/x", b"home/a-b", b"home/\xff\nodd", b"top", b"home/no-such", b"home/is-a-file/y")
+    inside = trees[:4]
+    for tree in inside:
+        for name in ("file", ".migrator-sentinel", "home/a/deep/x/file", "top/file"):
+            brick.file(os.fsdecode(tree) + "/" + name)
+    for name in (
+        *("outside", "home/file", "home/is-a-file", "home/a/file", "home/a/deep/y/file", "home/a/deep/xx/file"),
+        *("home/a-bc/file", "home/a-/file", "home/a.b/file", "home/ab/file", "topmost/file", "to/file", "hom/a-b/file"),
+        *("home/top/file", "a-b/file", "a/deep/x/file"),
+    ):
+        brick.file(name)
+    (brick.root / ".migrator-sentinel").write_text("site")
+    os.link(brick.root / "home" / "a" / "file", brick.root / "home" / "a-b" / "another name of it")
+    brick.adopt()
+    # A walk of the whole brick would ask the mount about it.
+    os.removexattr(brick.root / "home" / "file", GFID)
+    ways = {b"home", b"home/a", b"home/a/deep", b"home/is-a-file"}
+    for workers in (1, 3):
+        walked = walk(brick.root, trees=trees, only_trees=True, workers=workers, block_rows=7)
+        assert (walked.exit_code, walked.stderr, walked.failed, walked.ask) == (0, "", [], [])
+        expected = {
+            path: row
+            for path, row in brick.rows(trees).items()
+            if path in ways or any(path == tree or path.startswith(tree + b"/") for tree in inside)
+        }
+        assert without_atime(walked.rows, brick) == without_atime(expected, brick)
+        assert {path for path, row in walked.rows.items() if row["tree"] is None} == ways
+        assert walked.rows[b"home/a-b/another name of it"]["nlink"] == 2
+    nothing = walk(brick.root, only_trees=True)
+    assert (nothing.exit_code, nothing.rows, nothing.failed, nothing.ask) == (0, {}, [], [])
+    assert nothing.end is not None
+
+
+def test_wide_directories_on_the_way_to_trees_are_gone_through(brick: HandBrick, walk: Walk) -> None:
+    for number in range(3000):
+        (brick.root / "home" / f"user-{number}" / "directory").mkdir(parents=True)
+    brick.adopt()
+    trees = [b"home/user-%d" % number for number in range(0, 3000, 3)]
+    for workers in (1, 3):
+        walked = walk(brick.root, trees=trees, only_trees=True, workers=workers)
+        assert (walked.failed, walked.ask) == ([], [])
+        assert set(walked.rows) == {b"home", *trees, *(tree + b"/directory" for tree in trees)}
+
+
 def test_a_root_that_is_no_bricks_is_refused(brick: HandBrick, walk: Walk) -> None:
     brick.file("file")
     brick.adopt()
@@ -318,6 +363,8 @@ def test_a_wrong_call_is_refused_with_words(brick: HandBrick, program: list[str]
         ([*right, "--block-rows", "-1"], b""),
         ([*right, "more"], b""),
         ([*right, "--unknown"], b""),
+        ([*right, "--only-trees=home"], b""),
+        ([*right, "--only-trees"], b"home/cut"),
         (right, b"home/cut"),
     ):
         done = subprocess.run([*program, *argv], input=given, capture_output=True, check=False)

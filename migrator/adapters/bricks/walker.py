@@ -10,7 +10,7 @@ import errno
 import os
 import stat
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from migrator.adapters.bricks.walker_attributes import (
@@ -96,11 +96,14 @@ class Totals:
 
 
 class Shares(NamedTuple):
-    """What all workers need to know."""
+    """What all workers need to know. `ways` are the trees and the directories that lead to them, where nothing else
+    outside the trees is looked at.
+    """
 
     root: int
     output: Output
     trees: dict[bytes, int]
+    ways: set[bytes] | None
     mounts: set[bytes]
     times_from_mdata: bool
     block_rows: int
@@ -113,6 +116,7 @@ class Walker:
         self._root = shares.root
         self._device = os.fstat(shares.root).st_dev
         self._trees = shares.trees
+        self._ways = shares.ways
         self._mounts = shares.mounts
         self._from_mdata = shares.times_from_mdata
         self._files = Rows(shares.output, ROWS, shares.block_rows)
@@ -155,11 +159,16 @@ class Walker:
             with os.scandir(b".") as listing:
                 for listed in listing:
                     name = listed.name
-                    if not (task.path == b"" and is_internal(name)):
+                    if not (task.path == b"" and is_internal(name)) and self._is_wanted(task, name):
                         self._entry(task, name, found)
         except OSError as error:
             self._failed(task.path, "list", error)
         return found
+
+    def _is_wanted(self, task: Task, name: bytes) -> bool:
+        if self._ways is None or task.tree >= 0:
+            return True
+        return (task.path + b"/" + name if task.path else name) in self._ways
 
     def _open(self, path: bytes) -> int:
         """Component by component beneath the root, never through a symlink; those above stay open for the next one."""
@@ -301,6 +310,15 @@ def target_of(name: bytes) -> bytes:
         if error.errno == errno.EINVAL:
             raise Changed from None
         raise
+
+
+def ways_to(trees: Iterable[bytes]) -> set[bytes]:
+    """The trees, and all directories above them but the root."""
+    ways: set[bytes] = set()
+    for tree in trees:
+        names = tree.split(b"/")
+        ways.update(b"/".join(names[:depth]) for depth in range(1, len(names) + 1))
+    return ways
 
 
 def is_internal(name: bytes) -> bool:

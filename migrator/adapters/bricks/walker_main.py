@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import BinaryIO, NoReturn
 
-from migrator.adapters.bricks.walker import Shares, Task, Walker
+from migrator.adapters.bricks.walker import Shares, Task, Walker, ways_to
 from migrator.adapters.bricks.walker_frames import BLOCK_ROWS, END, HELLO, Output, die, write_whole
 from migrator.adapters.bricks.walker_root import hello, mounts_beneath
 
@@ -74,6 +74,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("command", choices=["walk"])
     parser.add_argument("--brick", required=True)
     parser.add_argument("--times", required=True, choices=["mdata", "file"])
+    parser.add_argument("--only-trees", action="store_true")
     parser.add_argument("--workers", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--block-rows", type=int, default=BLOCK_ROWS)
     options = parser.parse_args(arguments)
@@ -97,6 +98,7 @@ def main(arguments: Sequence[str]) -> int:
             root=root,
             output=output,
             trees=trees,
+            ways=ways_to(trees) if options.only_trees else None,
             mounts=mounts,
             times_from_mdata=options.times == "mdata",
             block_rows=options.block_rows,

@@ -58,12 +58,20 @@ class HostBrickWalks:
         await self._hosts.reach(host)
 
     async def walk(
-        self, brick: Brick, *, trees: Sequence[bytes], times_from_mdata: bool, listener: BrickListener
+        self,
+        brick: Brick,
+        *,
+        trees: Sequence[bytes],
+        only_trees: bool,
+        times_from_mdata: bool,
+        listener: BrickListener,
     ) -> BrickTotals:
-        """Walk a whole brick. Raises BrickLost, HostLost, UsageError, and what the listener raises."""
+        """Walk a brick, the whole of it or with `only_trees` these trees and the way to them. Raises BrickLost, HostLost, UsageError, and what the listener raises."""
         host = await self._hosts.reach(brick.host)
         program = await self._program(host)
         argv = [*program, b"walk", b"--brick", brick.path, b"--times", b"mdata" if times_from_mdata else b"file"]
+        if only_trees:
+            argv.append(b"--only-trees")
         if self._workers is not None:
             argv += [b"--workers", b"%d" % self._workers]
         stream = _Stream(brick, listener)

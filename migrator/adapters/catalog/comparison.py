@@ -19,6 +19,7 @@ from migrator.decide.rename_order import Relocation, in_order
 from migrator.domain.changes import ChangeKind, Changes, ChangeTally, Gone, Rename, TreeChanges
 from migrator.domain.entry import EntryType
 from migrator.domain.errors import Refused
+from migrator.domain.scan import CatalogRecord
 from migrator.domain.units import NS_PER_S
 from migrator.ports.changes import Comparison
 
@@ -55,7 +56,9 @@ class ComparisonFiles:
         unsettled: Collection[bytes] = (),
         unsettled_trees: Collection[bytes] = (),
     ) -> Iterator[Comparison]:
-        """Raises UsageError where there is no such catalog, Refused where one is damaged or `now` is not whole."""
+        """Raises UsageError where there is no such catalog, Refused where one is damaged or does not cover the trees, or
+        `now` is not whole.
+        """
         before = open_closed(self._directory / base)
         after = open_closed(self._directory / now)
         if not after.record.whole:
@@ -64,10 +67,20 @@ class ComparisonFiles:
                 cause="; ".join(after.record.reasons) or "the scan says so",
                 hint="run `migrator scan` when the source is healthy",
             )
+        for catalog in (before.record, after.record):
+            _require_covered(catalog, trees)
         with connect(self._memory_limit_bytes, self._temp_dir, threads=self._threads) as connection:
             compared = _Tables(connection, before, after)
             compared.fill(trees=trees, unsettled=unsettled, unsettled_trees=unsettled_trees)
             yield _ComparedFiles(connection, before, after, sorted(set(trees)))
+
+
+def _require_covered(catalog: CatalogRecord, trees: Collection[bytes]) -> None:
+    if not catalog.covers(trees):
+        raise Refused(
+            f"catalog {catalog.name!r} was made of other user trees than those that are compared",
+            cause="everything in a tree that was not scanned would look as if it were new or had vanished",
+        )
 
 
 class _Tables:

@@ -1,7 +1,7 @@
 """A delta pass over one batch: what changed on the source since the last pass, and nothing else."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 
 from migrator.decide.batch_states import after_delta
@@ -11,7 +11,7 @@ from migrator.decide.site_guards import health_problems
 from migrator.domain.changes import ChangeKind, Changes
 from migrator.domain.convergence import Limits
 from migrator.domain.entry import EntryType
-from migrator.domain.errors import Refused
+from migrator.domain.errors import LedgerCorrupt, Refused
 from migrator.domain.events import EventKind, Severity
 from migrator.domain.plan import Batch, Plan
 from migrator.domain.run import BatchSummary
@@ -37,12 +37,12 @@ _NOT_RENAMED = "renamed on the source, and not found as it was on the target: th
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deltas:
-    """What delta passes need beside what every run has. `scan` makes a new catalog of the source.
+    """What delta passes need beside what every run has. `scan` makes a new catalog of user trees.
 
     A tree may lose the share `max_shrink` of its names and bytes between two scans. `limits` say when passes end.
     """
 
-    scan: Callable[[], Awaitable[CatalogRecord]]
+    scan: Callable[[Sequence[bytes]], Awaitable[CatalogRecord]]
     comparisons: Comparisons
     pass_lists: PassListWriter
     move_lists: MoveLists
@@ -101,9 +101,10 @@ class DeltaPass:
         world, passes = self.invocation.world, self.invocation.world.ledger.passes
         earlier = passes.of_batch(self.plan.name, self.batch.number)
         number = 1 + max((one.number for one in earlier if one.kind is PassKind.DELTA), default=0)
-        base = earlier[-1].catalog
+        trees = [tree.path for tree in self.batch.trees]
+        base = _base(world, earlier, trees)
         began_s = world.clock.monotonic_s()
-        catalog = await self.deltas.scan()
+        catalog = await self.deltas.scan(trees)
         if not catalog.whole:
             raise Refused(
                 f"batch {self.batch.number} is not compared: the scan {catalog.name} is not whole: "
@@ -265,6 +266,15 @@ def unfinished_delta(world: World, plan: Plan, batch: Batch) -> PassRecord | Non
     """The delta pass that was begun and has not gone through; None where the next one is a new one."""
     record = world.ledger.passes.find(plan.name, batch.number, PassKind.DELTA)
     return None if record is None or record.state is PassState.DONE else record
+
+
+def _base(world: World, earlier: Sequence[PassRecord], trees: Collection[bytes]) -> str:
+    """The catalog of the latest pass that covered these trees: the seed covers all."""
+    for record in reversed(earlier):
+        changes = None if record.kind is PassKind.SEED else world.ledger.passes.changes(record.id)
+        if changes is None or {tree.tree for tree in changes.trees}.issuperset(trees):
+            return record.catalog
+    raise LedgerCorrupt("the ledger knows no pass over these user trees", hint="run `migrator run` for their batch")
 
 
 def change_words(changes: Changes) -> str:

@@ -71,10 +71,14 @@ class Walker:
         room = max(_TO_ASK_LIMIT - len(self._team.to_ask), 0)
         self._team.to_ask.extend(problem.path for problem in to_ask[:room])
 
-    async def walk(self, walks: BrickWalks, trees: Sequence[bytes], *, times_from_mdata: bool) -> None:
+    async def walk(
+        self, walks: BrickWalks, trees: Sequence[bytes], *, only_trees: bool, times_from_mdata: bool
+    ) -> None:
         """To its end. A walk that fails says so in `failure`; only what the catalog's disk raises is raised."""
         try:
-            totals = await walks.walk(self.brick, trees=trees, times_from_mdata=times_from_mdata, listener=self)
+            totals = await walks.walk(
+                self.brick, trees=trees, only_trees=only_trees, times_from_mdata=times_from_mdata, listener=self
+            )
             await self.written()
             await asyncio.to_thread(self._team.writer.brick_done, self.brick.name)
             self.totals = totals
@@ -161,10 +165,14 @@ class BrickTeam:
             raise ValueError("the walks were not let go yet")
         return self._writer
 
-    async def greet(self, trees: Sequence[bytes]) -> tuple[str, ...]:
-        """Start all walks and hear their first words; returns a sentence for each that is not what it should be."""
+    async def greet(self, trees: Sequence[bytes], *, only_trees: bool) -> tuple[str, ...]:
+        """Start all walks and hear their first words; returns a sentence for each that is not what it should be. With
+        `only_trees` nothing else is walked.
+        """
         self._tasks = [
-            asyncio.ensure_future(walker.walk(self._walks, trees, times_from_mdata=self._times_from_mdata))
+            asyncio.ensure_future(
+                walker.walk(self._walks, trees, only_trees=only_trees, times_from_mdata=self._times_from_mdata)
+            )
             for walker in self.walkers
         ]
         for walker in self.walkers:

@@ -23,7 +23,7 @@ from migrator.domain.units import format_count, several
 from migrator.ports.bricks import BrickVolume
 from migrator.ports.catalog import BrickCatalogWriter, BrickFindings, CatalogTotals, PathFinding
 from migrator.stages.scan.brick_team import BrickTeam
-from migrator.stages.scan.session import Session, catalog_name
+from migrator.stages.scan.session import Session, catalog_name, trees_in_words
 
 VIA = "bricks"
 _SHOW_EVERY_S = 0.5
@@ -74,7 +74,7 @@ class BrickWay:
                 EventKind.SCAN_STARTED,
                 Severity.INFO,
                 record.name,
-                f"the scan begins: {several(len(self._trees), 'user tree')}, from "
+                f"the scan begins: {trees_in_words(len(self._trees), record.scope)}, from "
                 f"{several(len(self._team.walkers), 'brick')} on {several(hosts, 'host')}",
             )
             checked_s = session.elapsed_s()
@@ -83,13 +83,13 @@ class BrickWay:
         except asyncio.CancelledError:
             await asyncio.shield(asyncio.ensure_future(self._drop(record)))
             raise Interrupted(
-                "the scan was stopped", hint="run `migrator scan` again: a scan of bricks starts over"
+                "the scan was stopped", hint=f"run {session.command} again: a scan of bricks starts over"
             ) from None
         except OSError as error:
             raise MigratorError(
                 f"the catalog cannot be written: {error.strerror}",
                 cause="the disk of the state directory is full or ill",
-                hint="make room there, then run `migrator scan`: a scan of bricks starts over",
+                hint=f"make room there, then run {session.command}: a scan of bricks starts over",
             ) from error
 
     async def _walk(self, writer: BrickCatalogWriter) -> None:
@@ -154,7 +154,7 @@ class BrickWay:
         session, team = self._session, self._team
         doubts, totals = await asyncio.to_thread(self._unite, writer)
         united_s = session.elapsed_s()
-        reasons = [*self._noted, *await self._changes(), *self._lost(), *doubts.doubts]
+        reasons = [*session.lacking(self._trees), *self._noted, *await self._changes(), *self._lost(), *doubts.doubts]
         if team.problems:
             reasons.append(f"problems recorded while reading: {format_count(team.problems)}")
         rechecked_s = session.elapsed_s()

@@ -18,16 +18,21 @@ def find_directories(source: FileSystem, pattern: TreePattern) -> Sequence[bytes
     return level
 
 
+def is_directory(source: FileSystem, path: bytes) -> bool:
+    """Whether there is one, with no symlink on the way. Blocking. Raises Refused where that cannot be told."""
+    try:
+        entry = source.look(path)
+    except OSError as error:
+        if error.errno in (errno.ENOTDIR, errno.ELOOP):
+            return False
+        raise _unreadable(path, error.strerror) from error
+    return entry is not None and entry.type is EntryType.DIRECTORY
+
+
 def _matching(source: FileSystem, directory: bytes, component: bytes) -> Iterator[bytes]:
     if is_literal(component):
         path = join(directory, component)
-        try:
-            entry = source.look(path)
-        except OSError as error:
-            if error.errno in (errno.ENOTDIR, errno.ELOOP):
-                return
-            raise _unreadable(path, error.strerror) from error
-        if entry is not None and entry.type is EntryType.DIRECTORY:
+        if is_directory(source, path):
             yield path
         return
     for block in source.read_directory(directory):

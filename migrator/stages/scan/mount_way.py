@@ -1,7 +1,8 @@
 """The way that is always right: walk the mount, with the source looked at before, meanwhile and after.
 
 A scan that sees a brick down or a directory that it cannot read goes on and says that it is not whole; what is no
-longer the recorded mount is refused; a scan that is killed is gone on with by the next one.
+longer the recorded mount is refused; a scan that is killed is gone on with by the next one, unless it is of some trees
+alone.
 """
 
 import asyncio
@@ -9,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from migrator.decide.site_guards import health_problems
-from migrator.decide.trees import TreeIndex
+from migrator.decide.trees import TreeIndex, ways_to
 from migrator.domain.brick import SourceHealth
 from migrator.domain.errors import Interrupted, MigratorError, Refused
 from migrator.domain.events import EventKind, Severity
@@ -18,7 +19,7 @@ from migrator.domain.scan import CatalogRecord, ScanProblem, ScanTimes
 from migrator.domain.tree import UserTree
 from migrator.domain.units import format_count, several
 from migrator.ports.catalog import OpenCatalog
-from migrator.stages.scan.session import Session, catalog_name
+from migrator.stages.scan.session import Session, catalog_name, trees_in_words
 from migrator.stages.scan.walk import SourceLost, Walk
 
 VIA = "mount"
@@ -59,28 +60,32 @@ class MountWay:
             await self._interrupt(walk, opened.record)
             raise Interrupted(
                 f"the scan was stopped after {several(walk.tally.rows, 'path')}",
-                hint="run `migrator scan` again: it goes on where it was",
+                hint=f"run {self._session.command} again: {self._how_it_goes_on}",
             ) from None
         except SourceLost as error:
             await self._interrupt(walk, opened.record)
             raise Refused(
                 f"the source was lost in the middle of the scan: {error.reason}",
                 cause="its mount died or was unmounted",
-                hint="mount it again, then run `migrator scan`: it goes on where it was",
+                hint=f"mount it again, then run {self._session.command}: {self._how_it_goes_on}",
             ) from error
         except OSError as error:
             raise MigratorError(
                 f"the catalog cannot be written: {error.strerror}",
                 cause="the disk of the state directory is full or ill",
-                hint="make room there, then run `migrator scan`: it goes on where it was",
+                hint=f"make room there, then run {self._session.command}: {self._how_it_goes_on}",
             ) from error
         finally:
             await asyncio.to_thread(walk.stop, _STOP_WAIT_S)
 
+    @property
+    def _how_it_goes_on(self) -> str:
+        return "it starts over" if self._session.request.only else "it goes on where it was"
+
     def _open(self) -> OpenCatalog:
         """The unfinished catalog, or a new one. One that was made from bricks cannot be gone on with."""
         session = self._session
-        unfinished = None if session.request.restart else session.ledger.scans.unfinished()
+        unfinished = None if session.request.begins_anew else session.ledger.scans.unfinished()
         if unfinished is not None and unfinished.via != VIA:
             unfinished = None
         if unfinished is not None:
@@ -116,6 +121,7 @@ class MountWay:
             frontier=opened.frontier,
             totals=opened.totals,
             on_end=lambda: _tell(loop, ended),
+            ways=ways_to(tree.path for tree in opened.record.trees) if opened.record.scope else None,
         )
         return walk, ended
 
@@ -169,6 +175,13 @@ class MountWay:
 
     async def _leave(self, walk: Walk, record: CatalogRecord) -> None:
         await asyncio.to_thread(walk.stop, _STOP_WAIT_S)
+        if record.scope:
+            await asyncio.to_thread(walk.abandon)
+            await asyncio.to_thread(self._session.catalogs.discard, record.name)
+            self._session.event(
+                EventKind.SCAN_INTERRUPTED, Severity.WARNING, record.name, "the scan was stopped; it starts over"
+            )
+            return
         self._note(walk, (await self._session.source.health()).problems)
         await asyncio.to_thread(walk.abandon)
         self._session.event(
@@ -181,7 +194,7 @@ class MountWay:
         after = await session.source.health()
         found = (*await session.mount_problems(), *health_problems(self._before, after))
         checked_s = session.elapsed_s()
-        reasons = list(dict.fromkeys(found))
+        reasons = [*session.lacking(self._trees), *dict.fromkeys(found)]
         unread = walk.tally.problems - len(self._noted)
         if unread:
             reasons.append(f"problems recorded while reading: {format_count(unread)}")
@@ -221,4 +234,4 @@ def _started(opened: OpenCatalog) -> str:
             f"the scan goes on: {several(opened.totals.rows, 'path is', 'paths are')} in the catalog, "
             f"{several(len(opened.frontier), 'directory waits', 'directories wait')}"
         )
-    return f"the scan begins: {several(len(opened.record.trees), 'user tree')}"
+    return f"the scan begins: {trees_in_words(len(opened.record.trees), opened.record.scope)}"

@@ -19,13 +19,14 @@ from migrator.ports.clock import Clock
 from migrator.ports.filesystem import SourceFileSystem
 from migrator.ports.ledger import Ledger, SiteRecord
 from migrator.ports.progress import Progress
-from migrator.stages.scan.finding import find_directories
+from migrator.stages.scan.finding import find_directories, is_directory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScanRequest:
     """What to scan. `users` maps trees to users where their last name is not it; `restart` begins a new catalog
-    where an unfinished one would be gone on with. `workers` are those that read the mount.
+    where an unfinished one would be gone on with. `workers` are those that read the mount. `only` are the paths of the
+    user trees to be scanned; empty: everything. A scan of some trees alone is always a new one.
     """
 
     trees: Sequence[str]
@@ -34,6 +35,12 @@ class ScanRequest:
     via: str = "mount"
     workers: int = 8
     restart: bool = False
+    only: tuple[bytes, ...] = ()
+
+    @property
+    def begins_anew(self) -> bool:
+        """Whether no unfinished scan is gone on with."""
+        return self.restart or bool(self.only)
 
 
 class Session:
@@ -58,6 +65,11 @@ class Session:
         self.clock = clock
         self._progress = progress
         self.began_s = clock.monotonic_s()
+
+    @property
+    def command(self) -> str:
+        """What begins such a scan again: one of some trees alone is a part of another verb."""
+        return "the same command" if self.request.only else "`migrator scan`"
 
     def elapsed_s(self) -> float:
         """Since the session began."""
@@ -90,17 +102,31 @@ class Session:
             )
 
     def find_trees(self) -> tuple[UserTree, ...]:
-        """The user trees, found through the mount. Blocking. Raises Refused, UsageError."""
+        """The user trees to be scanned, found through the mount; of those asked for alone the ones that are there.
+        Blocking. Raises Refused, UsageError.
+        """
+        only = self.request.only
         patterns = parse_patterns(self.request.trees, "[users] trees")
         exclude = parse_patterns(self.request.exclude, "[users] exclude")
-        found = [(pattern, find_directories(self.source, pattern)) for pattern in patterns]
-        return choose_trees(found, exclude, self.request.users)
+        if not only:
+            found = [(pattern, find_directories(self.source, pattern)) for pattern in patterns]
+            return choose_trees(found, exclude, self.request.users)
+        there = [path for path in only if is_directory(self.source, path)]
+        found = [(pattern, [path for path in there if pattern.matches(path)]) for pattern in patterns]
+        return choose_trees(found, exclude, self.request.users) if any(paths for _, paths in found) else ()
+
+    def lacking(self, trees: Sequence[UserTree]) -> tuple[str, ...]:
+        """Why a scan of some trees alone that found these is not whole: what nobody looked for is not known to be gone."""
+        return tuple(
+            f"user tree {show(path)} is not on the source, or is none by [users] in site.toml any more"
+            for path in sorted(set(self.request.only).difference(tree.path for tree in trees))
+        )
 
     def new_record(
         self, *, name: str, at_s: float, via: str, trees: tuple[UserTree, ...], fingerprint: str
     ) -> CatalogRecord:
         """The opening record of a catalog; the ledger knows of it before it is on disk."""
-        scan_id = self.ledger.scans.start(catalog=name, via=via, at_s=at_s)
+        scan_id = self.ledger.scans.start(catalog=name, via=via, at_s=at_s, scope=self.request.only)
         return CatalogRecord(
             name=name,
             scan_id=scan_id,
@@ -118,6 +144,7 @@ class Session:
             size_bytes=0,
             problems=0,
             health_fingerprint=fingerprint,
+            scope=self.request.only,
         )
 
     def show(
@@ -154,6 +181,11 @@ class Session:
         self.ledger.scans.finish(closed)
         severity = Severity.INFO if closed.whole else Severity.WARNING
         self.event(EventKind.SCAN_FINISHED, severity, closed.name, _finished(closed))
+
+
+def trees_in_words(count: int, scope: Sequence[bytes]) -> str:
+    """What a scan reads."""
+    return several(count, "user tree") + (" and nothing else" if scope else "")
 
 
 def catalog_name(at_s: float) -> str:

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from migrator.domain.errors import UsageError
+from migrator.domain.errors import Refused, UsageError
 from migrator.domain.events import EventKind, Severity
 from migrator.domain.scan import CatalogRecord
 from migrator.ports.catalog import Catalogs
@@ -29,10 +29,11 @@ async def scan(
     clock: Clock,
     bricks: Bricks | None = None,
 ) -> CatalogRecord:
-    """Read the whole source into a catalog, and return its closing record: `whole`, or not with the reasons.
+    """Read the source, or the trees `request.only` of it, into a catalog, and return its closing record: `whole`, or not
+    with the reasons.
 
     `bricks` is None where the source has none. The caller holds the lock `scan`. On cancellation Interrupted is raised;
-    what was read through the mount is kept. Raises Refused where the source is not the recorded mount or is lost on the
+    what a scan of everything read through the mount is kept. Raises Refused where the source is not the recorded mount or is lost on the
     way, or where its bricks were asked for and cannot be trusted; UsageError for globs that cannot be.
     """
     if request.via not in _WAYS:
@@ -44,6 +45,7 @@ async def scan(
         request, site=site, source=source, ledger=ledger, catalogs=catalogs, progress=progress, clock=clock
     )
     await session.require_recorded_mount()
+    await asyncio.to_thread(_clear_away_of_trees, session)
     closed = await asyncio.to_thread(_finish_closed, session)
     if closed is not None:
         return closed
@@ -63,9 +65,23 @@ async def scan(
         await greeted.team.stop()
 
 
+def _clear_away_of_trees(session: Session) -> None:
+    """Scans of some trees alone that were killed: nothing goes on with them. One that was closed is told the ledger."""
+    for left in session.ledger.scans.unfinished_of_trees():
+        try:
+            closed = session.catalogs.closing_record(left.name)
+        except Refused:
+            # Damaged since: `verify`, which reads every catalog, says so. It stands in nobody else's way.
+            continue
+        if closed is None:
+            session.catalogs.discard(left.name)
+        else:
+            session.ledger.scans.finish(closed)
+
+
 def _finish_closed(session: Session) -> CatalogRecord | None:
     """A scan that was killed between its closing record and the ledger is over: only the ledger has to be told."""
-    unfinished = None if session.request.restart else session.ledger.scans.unfinished()
+    unfinished = None if session.request.begins_anew else session.ledger.scans.unfinished()
     closed = None if unfinished is None else session.catalogs.closing_record(unfinished.name)
     if closed is not None:
         session.finish(closed)
@@ -74,7 +90,7 @@ def _finish_closed(session: Session) -> CatalogRecord | None:
 
 def _say_what_starts_over(session: Session, way: Way) -> None:
     """Only a scan of the mount can be gone on with, and only through the mount."""
-    unfinished = None if session.request.restart else session.ledger.scans.unfinished()
+    unfinished = None if session.request.begins_anew else session.ledger.scans.unfinished()
     if unfinished is None:
         return
     if unfinished.via == brick_way.VIA:

@@ -8,7 +8,7 @@ from migrator.decide.trees import TreeIndex
 from migrator.domain.entry import Entry, EntryType
 from migrator.domain.scan import ScanProblem
 from migrator.ports.catalog import CatalogTotals, CatalogWriter
-from migrator.ports.filesystem import FileSystem
+from migrator.ports.filesystem import Block, FileSystem
 
 _BLOCK_ENTRIES = 4096
 _DEAD_MOUNT = (errno.ENOTCONN, errno.ESHUTDOWN, errno.EIO, errno.ESTALE, errno.ENODEV)
@@ -56,7 +56,8 @@ class Tally:
 class Walk:
     """Reads every directory of the frontier and beneath it, each by one thread, into one writer.
 
-    Children are queued when their directory is done in the catalog, never earlier: a restart relies on it.
+    Children are queued when their directory is done in the catalog, never earlier: a restart relies on it. With `ways`
+    directories outside the trees are not listed: of each, the entries that it names are looked at.
     """
 
     def __init__(
@@ -68,6 +69,7 @@ class Walk:
         frontier: Iterable[bytes],
         totals: CatalogTotals,
         on_end: Callable[[], None],
+        ways: Mapping[bytes, Sequence[bytes]] | None = None,
     ) -> None:
         self._source = source
         self._writer = writer
@@ -80,6 +82,7 @@ class Walk:
         self._threads: list[threading.Thread] = []
         self._running = 0
         self._on_end = on_end
+        self._ways = ways
         self.tally = Tally(totals)
         self.failure: BaseException | None = None
         """What ended the walk early: SourceLost, or an error of the catalog's disk."""
@@ -170,7 +173,7 @@ class Walk:
         children: dict[bytes, None] = {}
         problems: list[ScanProblem] = []
         tree = self._trees.of(path)
-        for block in self._source.read_directory(path, block_entries=_BLOCK_ENTRIES):
+        for block in self._blocks(path, tree):
             problems += block.problems
             directories = [entry.path for entry in block.entries if entry.type is EntryType.DIRECTORY]
             listed = block.entries
@@ -192,6 +195,22 @@ class Walk:
             self._writer.directory_done(path, problems)
             self.tally.problems += len(problems)
         return list(children)
+
+    def _blocks(self, path: bytes, tree: bytes | None) -> Iterable[Block]:
+        if self._ways is None or tree is not None:
+            return self._source.read_directory(path, block_entries=_BLOCK_ENTRIES)
+        entries: list[Entry] = []
+        problems: list[ScanProblem] = []
+        for wanted in self._ways.get(path, ()):
+            try:
+                entry = self._source.look(wanted)
+            except OSError as error:
+                reason = error.strerror or str(error)
+                problems.append(ScanProblem(path=wanted, operation="lstat", errno=error.errno, reason=reason))
+                continue
+            if entry is not None:
+                entries.append(entry)
+        return [Block(entries=tuple(entries), problems=tuple(problems))]
 
     def _shares(
         self, entries: Sequence[Entry], directories: Sequence[bytes]

@@ -85,7 +85,7 @@ async def _ask(session: Session, bricks: Bricks, trees: Sequence[UserTree], befo
         return Way(reasons=chosen.reasons)
     team = BrickTeam(bricks.walks, chosen.bricks, state, times_from_mdata=chosen.times_from_mdata, clock=session.clock)
     try:
-        reasons = await team.greet([tree.path for tree in trees])
+        reasons = await team.greet([tree.path for tree in trees], only_trees=bool(session.request.only))
     except BaseException:
         await team.stop()
         raise

@@ -15,6 +15,7 @@ from migrator.domain.events import Event, EventKind, Severity
 from migrator.domain.paths import parent, show
 from migrator.domain.plan import Batch, Plan
 from migrator.domain.progress import VerifyProgress
+from migrator.domain.scan import CatalogRecord
 from migrator.domain.site import MountIdentity, TargetCapabilities
 from migrator.domain.states import BatchState
 from migrator.domain.units import format_count, format_size, several
@@ -270,7 +271,8 @@ class _Verification:
         """
         scans = await asyncio.to_thread(self._ledger.scans.all)
         catalogs = [scan.name for scan in scans]
-        self._reasons += await asyncio.to_thread(draft.catalog_problems, catalogs)
+        kept = [scan.name for scan in scans if scan.finished_at_s is not None or not _is_taken_away(scan)]
+        self._reasons += await asyncio.to_thread(draft.catalog_problems, kept)
         while True:
             tally.proven_gone = 0
             pieces = draft.unaccounted(catalogs, trees)
@@ -370,6 +372,11 @@ class _Verification:
         )
         self._ledger.events.add(event)
         self._progress.event(event)
+
+
+def _is_taken_away(scan: CatalogRecord) -> bool:
+    """Whether a scan's catalog is taken away where it is stopped before its end: nothing could go on with it."""
+    return bool(scan.scope) or scan.via == "bricks"
 
 
 def _identity(file_system: FileSystem) -> MountIdentity | None:

@@ -112,10 +112,12 @@ class Heard:
         self.calls.append(([found.path for found in problems], [found.path for found in to_ask]))
 
 
-def walk(host: Said, heard: Heard | None = None, *, native: str = "x86_64") -> Any:
+def walk(host: Said, heard: Heard | None = None, *, native: str = "x86_64", only_trees: bool = False) -> Any:
     programs = WalkPrograms(python=b"python walker", native=b"native walker", native_architecture=native)
     walks = HostBrickWalks(host, programs, names=["h1"])  # type: ignore[arg-type]
-    return asyncio.run(walks.walk(BRICK, trees=[b"a", b"b\n"], times_from_mdata=True, listener=heard or Heard()))
+    listener = heard or Heard()
+    walking = walks.walk(BRICK, trees=[b"a", b"b\n"], only_trees=only_trees, times_from_mdata=True, listener=listener)
+    return asyncio.run(walking)
 
 
 @pytest.mark.parametrize("piece_bytes", [1, 7, 16, 1000])
@@ -138,6 +140,10 @@ def test_the_compiled_walker_runs_on_hosts_of_its_kind_and_python_on_others() ->
     assert host.commands[0].argv == (b"/placed/migrator-native", b"walk", b"--brick", b"/srv/b1", b"--times", b"mdata")
     assert host.commands[0].stdin == b"a\0b\n\0"
     assert host.commands[0].timeout_s is None
+    host = Said(STREAM)
+    walk(host, only_trees=True)
+    assert host.commands[0].argv[-2:] == (b"mdata", b"--only-trees")
+    assert host.commands[0].stdin == b"a\0b\n\0"
     host = Said(STREAM)
     walk(host, native="aarch64")
     assert host.placed == [("migrator-walker.py", b"python walker")]

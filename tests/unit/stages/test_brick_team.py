@@ -43,9 +43,15 @@ class Walks:
         """All are there."""
 
     async def walk(
-        self, brick: Brick, *, trees: Sequence[bytes], times_from_mdata: bool, listener: BrickListener
+        self,
+        brick: Brick,
+        *,
+        trees: Sequence[bytes],
+        only_trees: bool,
+        times_from_mdata: bool,
+        listener: BrickListener,
     ) -> BrickTotals:
-        assert (trees, times_from_mdata) == ([b"home/a"], True)
+        assert (trees, only_trees, times_from_mdata) == ([b"home/a"], True, True)
         return await self._walks.get(brick.host, well)(listener)
 
 
@@ -92,7 +98,7 @@ def run(walks: Walks, then: Callable[[BrickTeam, tuple[str, ...]], Awaitable[Non
     async def all_of_it() -> None:
         team = BrickTeam(walks, BRICKS, STATE, times_from_mdata=True, clock=Hands())
         try:
-            await then(team, await team.greet([b"home/a"]))
+            await then(team, await team.greet([b"home/a"], only_trees=True))
         finally:
             await team.stop()
 

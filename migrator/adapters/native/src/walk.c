@@ -37,7 +37,7 @@ static _Noreturn void usage(const char *what)
 {
     fprintf(stderr,
             "migrator-native walk: %s\n"
-            "usage: migrator-native walk --brick PATH --times mdata|file [--workers N] [--block-rows N]\n",
+            "usage: migrator-native walk --brick PATH --times mdata|file [--only-trees] [--workers N] [--block-rows N]\n",
             what);
     exit(2);
 }
@@ -201,6 +201,7 @@ int walk_main(int argc, char **argv)
     static const struct option OPTIONS[] = {
         {"brick", required_argument, NULL, 'b'},
         {"times", required_argument, NULL, 't'},
+        {"only-trees", no_argument, NULL, 'o'},
         {"workers", required_argument, NULL, 'w'},
         {"block-rows", required_argument, NULL, 'r'},
         {NULL, 0, NULL, 0},
@@ -213,6 +214,7 @@ int walk_main(int argc, char **argv)
         switch (option) {
         case 'b': brick = optarg; break;
         case 't': times = optarg; break;
+        case 'o': walk.only_trees = true; break;
         case 'w': workers = number(optarg, "--workers", WORKERS_LIMIT); break;
         case 'r': walk.block_rows = number(optarg, "--block-rows", 1u << 20); break;
         default: usage("an option is not known");

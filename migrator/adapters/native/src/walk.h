@@ -31,6 +31,7 @@ struct walk {
     int root;
     dev_t device;
     bool times_from_mdata;
+    bool only_trees; /* of what lies outside the trees, look at what leads to one alone */
     uint32_t block_rows;
     char *tree_names;
     char **trees; /* pointers into them, in order of bytes */
@@ -73,6 +74,12 @@ void worker_run(struct worker *worker);
 
 /* Look at one entry of the current directory and keep it as a row; `tree` is its directory's. */
 void entry_read(struct worker *worker, const struct task *directory, const char *name);
+
+/* The number of a directory outside every tree among the trees; NO_TREE where it is none. */
+int32_t tree_of(const struct walk *walk, const char *path);
+
+/* Whether an entry of a directory outside every tree is a tree or leads to one. */
+bool leads_to_tree(const struct walk *walk, const struct task *directory, const char *name);
 
 /* The descriptor of a task's directory, kept open by the worker; -1 and errno where it cannot be opened. */
 int directory_open(struct worker *worker, const struct task *task);

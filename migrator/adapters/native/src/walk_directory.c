@@ -157,7 +157,7 @@ static void put_off(struct worker *worker, const struct task *task, ino_t inode,
     publish(worker);
 }
 
-static bool is_skipped(const struct task *task, const char *name)
+static bool is_internal(const struct task *task, const char *name)
 {
     if (name[0] != '.')
         return false;
@@ -165,6 +165,11 @@ static bool is_skipped(const struct task *task, const char *name)
         return true;
     return task->path_length == 0 && (strcmp(name, ".glusterfs") == 0 || strcmp(name, SENTINEL) == 0 ||
                                       strncmp(name, ANONYMOUS_PREFIX, strlen(ANONYMOUS_PREFIX)) == 0);
+}
+
+static bool is_skipped(const struct walk *walk, const struct task *task, const char *name)
+{
+    return is_internal(task, name) || (walk->only_trees && task->tree == NO_TREE && !leads_to_tree(walk, task, name));
 }
 
 static int by_inode(const void *left, const void *right)
@@ -184,7 +189,7 @@ static int64_t read_piece(struct worker *worker, const struct task *task, size_t
         const struct listed_entry *entry = (const struct listed_entry *)(const void *)(worker->listing + at);
         next = entry->next_offset;
         at += entry->length;
-        if (is_skipped(task, entry->name))
+        if (is_skipped(worker->walk, task, entry->name))
             continue;
         in_order = in_order && (count == 0 || places[count - 1].inode <= entry->inode);
         places[count++] = (struct place){entry->inode, entry->name};

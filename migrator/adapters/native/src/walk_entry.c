@@ -209,23 +209,6 @@ static enum entry_type type_of(mode_t mode)
     }
 }
 
-/* The index of a directory outside every tree among the trees; NO_TREE where it is none. */
-static int32_t tree_of(const struct walk *walk, const char *path)
-{
-    size_t low = 0, high = walk->tree_count;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        int order = strcmp(walk->trees[middle], path);
-        if (order == 0)
-            return walk->tree_numbers[middle];
-        if (order < 0)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return NO_TREE;
-}
-
 /* Remember a directory, to be read later; returns the tree it lies in or is. */
 static int32_t found(struct worker *worker, const struct task *directory, const char *name)
 {

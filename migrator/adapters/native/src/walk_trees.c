@@ -1,0 +1,46 @@
+/* Which directories outside the user trees are one, or lead to one. */
+#define _GNU_SOURCE
+#include <stdlib.h>
+#include <string.h>
+
+#include "walk.h"
+
+/* Where the first tree stands that does not come before a path. */
+static size_t first_from(const struct walk *walk, const char *path)
+{
+    size_t low = 0, high = walk->tree_count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (strcmp(walk->trees[middle], path) < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+int32_t tree_of(const struct walk *walk, const char *path)
+{
+    size_t at = first_from(walk, path);
+    return at < walk->tree_count && strcmp(walk->trees[at], path) == 0 ? walk->tree_numbers[at] : NO_TREE;
+}
+
+bool leads_to_tree(const struct walk *walk, const struct task *directory, const char *name)
+{
+    size_t above = directory->path_length, length = strlen(name);
+    size_t slash = above > 0;
+    char *path = allocated(above + slash + length + 2);
+    memcpy(path, directory->path, above);
+    path[above] = '/';
+    memcpy(path + above + slash, name, length + 1);
+    length += above + slash;
+    bool leads = tree_of(walk, path) != NO_TREE;
+    if (!leads) {
+        /* Other names may come between a directory and what lies in it ("a-b" before "a/b"). */
+        memcpy(path + length, "/", 2);
+        size_t at = first_from(walk, path);
+        leads = at < walk->tree_count && strncmp(walk->trees[at], path, length + 1) == 0;
+    }
+    free(path);
+    return leads;
+}
