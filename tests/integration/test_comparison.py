@@ -425,6 +425,38 @@ def test_a_directory_replaced_by_another_one_that_was_renamed(world: World) -> N
     assert not seen.files
 
 
+def test_what_went_from_a_directory_that_is_gone_into_the_one_with_its_name_is_sent(world: World) -> None:
+    world.directories(A + b"/a", A + b"/a/s", A + b"/b")
+    world.files(A + b"/a/f", A + b"/a/s/x", A + b"/b/f")
+    world.scan()
+    world.source.rename(A + b"/a/s", A + b"/b/s")
+    world.source.remove(A + b"/a")
+    world.source.rename(A + b"/b", A + b"/a")
+    seen = world.compare()
+    # No list of renames can tell both directories of that name apart: what it cannot bring over is sent again.
+    assert seen.renames == [(A + b"/b", A + b"/a")]
+    assert seen.gone == [(A + b"/a", 4)]
+    assert seen.files == {A + b"/a/s/x"}
+
+
+def test_directories_whose_times_were_put_back_are_listed_when_something_in_them_moved(world: World) -> None:
+    names = [A + b"/" + name for name in (b"from", b"to", b"less", b"more", b"deep")]
+    world.directories(*names, A + b"/deep/d")
+    world.files(A + b"/from/f", A + b"/less/f", A + b"/deep/d/f")
+    for name in names:
+        world.source.put_time_back(name)
+    world.scan()
+    world.source.rename(A + b"/from/f", A + b"/to/f")
+    world.source.remove(A + b"/less/f")
+    world.source.rename(A + b"/deep/d", A + b"/deep/e")
+    world.files(A + b"/more/f")
+    for name in names:
+        world.source.put_time_back(name)
+    seen = world.compare()
+    assert seen.kinds() == {"new": 1, "renamed": 2, "vanished": 1}
+    assert seen.directories == {*names, A + b"/deep/e"}
+
+
 def test_a_directory_that_keeps_its_path_while_the_one_above_is_another(world: World) -> None:
     world.directories(A + b"/a", A + b"/a/s")
     world.files(A + b"/a/f", A + b"/a/s/x")
@@ -437,6 +469,15 @@ def test_a_directory_that_keeps_its_path_while_the_one_above_is_another(world: W
     assert seen.renames == [(A + b"/a", A + b"/b"), (A + b"/b/s", A + b"/a/s")]
     assert not seen.files
     assert not seen.gone
+
+
+def test_a_new_name_of_an_inode_that_had_two_is_new(world: World) -> None:
+    base = one_file(world)
+    twice = [replace(entry, path=A + b"/d/g") for entry in base if entry.path == A + b"/d/f"]
+    world.source.rename(A + b"/d/f", A + b"/d/h")
+    seen = world.compare(base=[*base, *twice])
+    assert not seen.renames
+    assert seen.gone == [(A + b"/d/f", 1), (A + b"/d/g", 1)]
 
 
 def test_two_new_names_of_one_inode_are_both_new(world: World) -> None:
