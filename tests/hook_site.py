@@ -33,11 +33,12 @@ class HookSite:
             self.site.works(*words)
 
     def hook(self, where: str, text: str = "", *, mode: int = 0o755) -> Path:
-        """A hook that writes its name, the batch and the state down, and then does what the text says."""
+        """A hook that writes its name, the batch, the state and a delta pass down, and then does what the text says."""
         file = self.site.directory / "hooks" / where
         file.parent.mkdir(parents=True, exist_ok=True, mode=0o755)
         file.write_text(
-            f'#!/bin/sh\necho "{where} $MIGRATOR_BATCH $MIGRATOR_STATE" >> "{self.calls_file}"\n{text or "exit 0"}\n'
+            '#!/bin/sh\n[ "$MIGRATOR_PASS" != delta ] || of=" delta $MIGRATOR_PASS_NUMBER"\n'
+            f'echo "{where} $MIGRATOR_BATCH $MIGRATOR_STATE$of" >> "{self.calls_file}"\n{text or "exit 0"}\n'
         )
         file.chmod(mode)
         return file
@@ -54,14 +55,15 @@ class HookSite:
         self.calls_file.unlink()
         return lines
 
-    def run(self, *words: str) -> tuple[int, str]:
-        """The exit code of a run, and all that it said."""
-        done = self.site.call("run", *(words or ("--user-batch", "1")))
+    def run(self, *words: str, deltas: int = 0) -> tuple[int, str]:
+        """The exit code of a run with so many delta passes at most, and all that it said."""
+        done = self.site.call("run", *(words or ("--user-batch", "1")), "--deltas", str(deltas))
         return done.returncode, done.stdout + done.stderr
 
     def summary(self, *words: str) -> dict[str, object]:
         """What a run over batch 1 says of it with `--json`."""
-        found = json.loads(self.site.call("run", "--user-batch", "1", "--json", *words).stdout)["batches"][0]
+        done = self.site.call("run", "--user-batch", "1", "--deltas", "0", "--json", *words)
+        found = json.loads(done.stdout)["batches"][0]
         assert isinstance(found, dict)
         return found
 

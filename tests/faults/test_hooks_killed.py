@@ -42,12 +42,15 @@ def hang_at(hooked: HookSite, where: str) -> None:
 
 
 @contextmanager
-def in_the_middle(hooked: HookSite) -> Iterator["subprocess.Popen[bytes]"]:
+def in_the_middle(hooked: HookSite, deltas: int = 0) -> Iterator["subprocess.Popen[bytes]"]:
     """`run`, while the hook that hangs is at work."""
-    argv = [sys.executable, "-m", "migrator", "--site", str(hooked.site.file), "run", "--user-batch", "1"]
+    argv = [sys.executable, "-m", "migrator", "--site", str(hooked.site.file)]
+    argv += ["run", "--user-batch", "1", "--deltas", str(deltas)]
+    begun = hooked.site.directory / "begun"
     with subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as program:
         try:
-            wait_for((hooked.site.directory / "begun").exists, "the hook")
+            wait_for(lambda: begun.exists() or program.poll() is not None, "the hook")
+            assert program.poll() is None
             yield program
             program.wait(DEADLINE_S)
         finally:
@@ -78,6 +81,26 @@ def test_killed_in_the_middle_of_any_hook_the_same_command_goes_on(hooked: HookS
 
     assert hooked.run()[0] == 0
     assert hooked.calls() == []
+
+
+def test_killed_after_a_delta_pass_its_hooks_are_called_before_the_next_one(hooked: HookSite) -> None:
+    assert hooked.run()[0] == 0
+    hang_at(hooked, "post-pass.d/20-b")
+    hooked.calls()
+    with in_the_middle(hooked, deltas=1) as program:
+        program.kill()
+    assert hooked.calls()[-1] == "post-pass.d/20-b 1 done delta 1"
+    assert hooked.run(deltas=1)[0] == 0
+    calls = [call for call in hooked.calls() if "-pass" in call]
+    assert calls == [
+        "post-pass.d/20-b 1 done delta 1",
+        "post-pass.d/10-a 1 done delta 1",
+        "pre-pass.d/10-a 1  delta 2",
+        "pre-pass.d/20-b 1  delta 2",
+        "post-pass.d/20-b 1 done delta 2",
+        "post-pass.d/10-a 1 done delta 2",
+    ]
+    assert hooked.rows("SELECT count(*) FROM hook_steps WHERE closed_at_s IS NULL") == [(0,)]
 
 
 @pytest.mark.parametrize("where", ["pre-pass.d/20-b", "post-batch.d/20-b"])

@@ -31,6 +31,29 @@ def test_hooks_are_called_in_order_around_each_batch_and_pass(hooked: HookSite) 
     assert hooked.calls() == []
 
 
+def test_hooks_are_called_around_every_delta_pass(hooked: HookSite) -> None:
+    hooked.all_hooks()
+    assert hooked.run(deltas=1)[0] == 0
+    delta = [
+        *(f"{where} 1  delta 1" for where in IN_ORDER[2:4]),
+        *(f"{where} 1 done delta 1" for where in IN_ORDER[4:6]),
+    ]
+    seed = [*(f"{where} 1" for where in IN_ORDER[:4]), *(f"{where} 1 done" for where in IN_ORDER[4:6])]
+    assert hooked.calls() == [*seed, *delta, *(f"{where} 1 done" for where in IN_ORDER[6:])]
+    # The seed pass is done, and there is another delta pass to make.
+    hooked.hook("pre-pass.d/15-hold", "exit 62")
+    assert hooked.run(deltas=1)[0] == 0
+    assert hooked.calls() == [
+        "pre-batch.d/10-a 1",
+        "pre-batch.d/20-b 1",
+        "pre-pass.d/10-a 1  delta 2",
+        "pre-pass.d/15-hold 1  delta 2",
+        "post-pass.d/10-a 1 skipped delta 2",
+        "post-batch.d/20-b 1 skipped",
+        "post-batch.d/10-a 1 skipped",
+    ]
+
+
 def test_a_dry_run_calls_none_and_says_which(hooked: HookSite) -> None:
     hooked.all_hooks()
     code, said = hooked.run("--user-batch", "1", "--dry-run")

@@ -27,7 +27,8 @@ class BatchRun:
 
     async def run(self) -> BatchSummary:
         """All passes, with the hooks of the batch around them. A stop on the way is in the summary. Raises Refused."""
-        idle = self.deltas is None and self._is_seeded
+        follows = self.deltas is not None and self.deltas.limits.max_delta_passes > 0
+        idle = not follows and (self._is_seeded or self._has_deltas)
         return await self.hooking.around_batch(self.batch, self._passes, idle=idle)
 
     async def _passes(self) -> BatchSummary:
@@ -45,9 +46,18 @@ class BatchRun:
         """What failed in a seed pass that delta passes followed comes with those."""
         idle = self._is_seeded or self._has_deltas
         if self._has_deltas:
+            await self._catch_up()
             return BatchSummary(batch=self.batch.number, nothing_to_do=True)
         seed = SeedPass(invocation=self._invocation, plan=self._plan, site=self._site, batch=self.batch)
         return await self.hooking.around_pass(self.batch, PassKind.SEED, seed.run, idle=idle)
+
+    async def _catch_up(self) -> None:
+        """The hooks after passes that a run which was killed had brought to their end."""
+        await self.hooking.catch_up(self.batch, PassKind.SEED)
+        world = self._invocation.world
+        latest = world.ledger.passes.find(self._plan.name, self.batch.number, PassKind.DELTA)
+        if latest is not None and unfinished_delta(world, self._plan, self.batch) is None:
+            await self.hooking.catch_up(self.batch, PassKind.DELTA, number=latest.number)
 
     async def _delta(self, deltas: Deltas, made: int, so_far: BatchSummary) -> tuple[BatchSummary, Decision | None]:
         """One more delta pass; what came before it and it together, and whether another one is to follow."""

@@ -65,7 +65,10 @@ async def preview_hooks(
     if not idle:
         return would_be_called(found.hooks, (HookStep.BATCH, HookStep.PASS)), finding
     owed: list[str] = []
-    for place in (Place(batch=batch, kind=PassKind.SEED), Place(batch=batch)):
+    delta = world.ledger.passes.find(plan.name, batch.number, PassKind.DELTA)
+    passes = [Place(batch=batch, kind=PassKind.SEED)]
+    passes += [Place(batch=batch, kind=PassKind.DELTA, number=delta.number)] if delta else []
+    for place in (*passes, Place(batch=batch)):
         step = world.ledger.hooks.open_since(place.step, subject_of(plan, place))
         if step is not None:
             called = called_hooks(world, place, step)

@@ -106,6 +106,11 @@ class Hooking:
         """
         return await self._around(Place(batch=batch, kind=kind, number=number), work, idle=idle)
 
+    async def catch_up(self, batch: Batch, kind: PassKind, *, number: int | None = None) -> None:
+        """Call the `post` hooks that an earlier run still owes after a pass that is done. May be called again."""
+        if self.hooks is not None:
+            await self._call_owed(self.hooks, Place(batch=batch, kind=kind, number=number), None)
+
     @property
     def _world(self) -> World:
         return self.invocation.world
@@ -189,11 +194,13 @@ class Hooking:
         at_s = self._world.clock.now_s()
         self._world.ledger.hooks.close_step(step.record.id, state=step.facts.state, at_s=at_s)
 
-    async def _call_owed(self, hooks: Hooks, place: Place, summary: BatchSummary) -> None:
+    async def _call_owed(self, hooks: Hooks, place: Place, summary: BatchSummary | None) -> None:
         """The step had come to its end, and the run was killed before all its `post` hooks had."""
         record = self._world.ledger.hooks.open_since(place.step, subject_of(self.plan, place))
         if record is not None:
-            facts = _after(self._facts(place, record.opened_at_s), summary)
+            facts = replace(self._facts(place, record.opened_at_s), state=_DONE)
+            if summary is not None:
+                facts = _after(facts, summary)
             step = _Open(hooks=hooks, place=place, record=record, facts=facts)
             await self._finish(step, but=called_hooks(self._world, place, record))
 
