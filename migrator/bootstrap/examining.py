@@ -1,15 +1,22 @@
 """What `doctor` looks at beyond this machine: the hosts of site.toml, and the programs that are sent there."""
 
+import os
+
 from migrator.adapters.engines.driver_programs import locate_fpsync, locate_parsyncfp2
 from migrator.adapters.executors.host_room import look_at_room
 from migrator.adapters.executors.host_roots import look_at_roots
 from migrator.adapters.executors.site_hosts import names
 from migrator.adapters.filesystems.gluster import GlusterSource
 from migrator.adapters.filesystems.posix import PosixSource
+from migrator.adapters.filesystems.switching import SymlinkedPaths
 from migrator.adapters.native.program import PROGRAM_NAME, NativeProgram, native_program
+from migrator.adapters.plans.documents import PlanFiles
+from migrator.bootstrap import Wiring
 from migrator.bootstrap.hosts import site_hosts
 from migrator.config.site import Site
+from migrator.domain.switching import LinkPlace
 from migrator.stages.host_examination import CompiledProgram, HostWorld
+from migrator.stages.link_examination import LinkWorld
 
 
 def host_world(site: Site, source: PosixSource | GlusterSource) -> HostWorld:
@@ -26,6 +33,30 @@ def host_world(site: Site, source: PosixSource | GlusterSource) -> HostWorld:
         ),
         look_at_roots=look_at_roots,
         look_at_room=look_at_room,
+    )
+
+
+def link_world(wiring: Wiring) -> LinkWorld | None:
+    """The links of the users, where they are to be switched."""
+    place = link_place(wiring.site)
+    if place is None:
+        return None
+    return LinkWorld(
+        links=SymlinkedPaths(place),
+        place=place,
+        plans=lambda site_id: PlanFiles(wiring.site.site.plans_dir, site_id=site_id),
+    )
+
+
+def link_place(site: Site) -> LinkPlace | None:
+    """Which links a cutover switches; None where a hook does it, or site.toml names none."""
+    if site.cutover.switch != "symlink" or site.cutover.link is None:
+        return None
+    return LinkPlace(
+        link=site.cutover.link,
+        source_root=os.fsencode(site.source.mount),
+        target_root=os.fsencode(site.target.root),
+        volume=site.source.volume if site.source.kind == "gluster" else None,
     )
 
 

@@ -6,7 +6,7 @@ import click
 
 from migrator import bootstrap
 from migrator.adapters.output.finding_document import finding_document
-from migrator.bootstrap.examining import find_driver, host_world
+from migrator.bootstrap.examining import find_driver, host_world, link_world
 from migrator.cli.context import open_site, run_to_end, verb
 from migrator.cli.invocation import Invocation
 from migrator.cli.present import present
@@ -36,6 +36,7 @@ def doctor_command(invocation: Invocation) -> ExitCode:
             hosts=host_world(wiring.site, source),
             find_driver=find_driver,
             hooks=wiring.hooks(),
+            links=link_world(wiring),
         )
         findings = run_to_end(examine(world), when_interrupted="run `migrator doctor` again")
     present(invocation, findings, finding_document)

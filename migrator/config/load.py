@@ -30,6 +30,7 @@ from migrator.config.site import (
     VerifySection,
 )
 from migrator.config.values import nearest, read_value
+from migrator.decide.switching import link_setting_problem
 from migrator.domain.errors import UsageError
 
 _ANSWER_TIMEOUT_S = 5.0
@@ -62,6 +63,7 @@ def parse_site(text: str, file: Path) -> Site:
     reading.unknown_sections(document)
     reading.volume(sections["source"])
     reading.nesting(sections["source"], sections["target"])
+    reading.link(sections["cutover"])
     if reading.mistakes:
         raise _mistakes_error(reading.mistakes, file)
     return Site(
@@ -156,6 +158,10 @@ class _Reading:
             self.mistake(where, f"the target lies inside the source: {target_root} is below {source_root}")
         elif source_root.is_relative_to(target_root):
             self.mistake(where, f"the source lies inside the target: {source_root} is below {target_root}")
+
+    def link(self, cutover: Values) -> None:
+        if "link" in cutover and (problem := link_setting_problem(cutover["link"])):
+            self.mistake(("cutover", "link"), f'[cutover] link: {problem} (as in "/home/{{user}}")')
 
     def _keys(self, section: Section, where: Name, table: Mapping[str, object]) -> Values:
         known = {key.name: key for key in section.keys}

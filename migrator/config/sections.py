@@ -278,15 +278,15 @@ SECTIONS: tuple[Section, ...] = (
                 form=Form.CHOICE,
                 choices=("symlink", "hook"),
                 default='"symlink"',
-                effective=False,
-                description="What makes the switch.",
+                description="What makes the switch: `symlink` exchanges the symlink that `link` names, `hook` leaves it to "
+                "your `pre-switch` hooks (docs/cutover.md).",
             ),
             Key(
                 name="link",
                 form=Form.TEXT,
                 sample='"/home/{user}"',
-                effective=False,
-                description="The path that is switched, with `{user}` in it.",
+                description="The path that is switched, absolute and with `{user}` in it: a symlink outside source and "
+                "target, in a directory that only root can write to.",
             ),
             Key(
                 name="retain",

@@ -6,7 +6,7 @@ from migrator.decide.acl import owning_group_bits, parse_acl
 from migrator.decide.expectations import xattr_loss
 from migrator.domain.entry import ACL_ACCESS, Entry, EntryType
 from migrator.domain.finding import Finding, failure, ok
-from migrator.domain.hooks import FileLook
+from migrator.domain.hooks import FileLook, HookEvent, HooksFound, HookStage, HookStep
 from migrator.domain.mounts import Mount
 from migrator.domain.paths import is_beneath, show
 from migrator.domain.site import TargetCapabilities
@@ -22,6 +22,7 @@ _WRITABLE_BY_OTHERS = 0o022
 _STICKY = 0o1000
 _GLUSTER = "fuse.glusterfs"
 _SHOWN = 5
+_TOLD = 20
 _BY_HOOK = 'or set [cutover] switch = "hook" and let a hook make the switch (docs/cutover.md)'
 
 
@@ -149,7 +150,19 @@ def check_links(
             problems.setdefault(problem.message, problem.fix)
     if not problems:
         return [ok(_CHECK, f"{several(len(looks), 'link')} of the latest plan can be switched")]
-    return [failure(_CHECK, message, fix) for message, fix in problems.items()]
+    told = [failure(_CHECK, message, fix) for message, fix in list(problems.items())[:_TOLD]]
+    if more := len(problems) - len(told):
+        told.append(failure(_CHECK, f"{several(more, 'link')} more cannot be switched", "mend these, then ask again"))
+    return told
+
+
+def check_switch_hooks(found: HooksFound) -> list[Finding]:
+    """For `doctor`, where a hook makes the switch: is there one?"""
+    stage = HookStage(step=HookStep.SWITCH, event=HookEvent.PRE)
+    if any(hook.stage == stage for hook in found.hooks):
+        return [ok(_CHECK, f"hooks of {stage.name} make the switch")]
+    fix = f'put one into {stage.name}.d in [site] hooks_dir (docs/cutover.md), or set [cutover] switch = "symlink"'
+    return [failure(_CHECK, f'[cutover] switch is "hook", and there is no {stage.name} hook to make it', fix)]
 
 
 def check_link_users(trees: Collection[UserTree]) -> Iterator[Finding]:

@@ -51,6 +51,7 @@ from migrator.ports.hooks import Hooks
 from migrator.ports.ledger import Ledger, SiteRecord
 from migrator.ports.processes import Command, Processes
 from migrator.stages.host_examination import HostWorld, examine_hosts
+from migrator.stages.link_examination import LinkWorld, examine_links
 from migrator.stages.scan.finding import find_directories
 from migrator.stages.slurm_examination import examine_slurm
 
@@ -68,7 +69,8 @@ class DoctorWorld:
 
     `confinement_problem` says of a program why no stream of it could be confined here, None where it can. `hosts` is
     what is looked at on the hosts of site.toml, None: nothing. `find_driver` raises ToolFailed where an engine that is a
-    driver cannot be used. `hooks` None: nobody looks at them.
+    driver cannot be used. `hooks` None: nobody looks at them. `links` None: no path
+    of a user is to be switched.
     """
 
     site: Site
@@ -85,6 +87,7 @@ class DoctorWorld:
     hosts: HostWorld | None = None
     find_driver: Callable[[str], object] = lambda _engine: None
     hooks: Hooks | None = None
+    links: LinkWorld | None = None
 
 
 async def examine(world: DoctorWorld) -> tuple[Finding, ...]:
@@ -109,6 +112,7 @@ async def examine(world: DoctorWorld) -> tuple[Finding, ...]:
     if world.hosts is not None:
         recorded = record.target if record is not None else None
         findings += await examine_hosts(world.hosts, world.site, target=recorded, state=state)
+    findings += await examine_links(world.links, world.site, world.ledger, world.blocking, world.hooks)
     if world.site.transfer.movers == "slurm":
         findings += await examine_slurm(world.processes, world.find_program, world.site.slurm)
     return tuple(findings)

@@ -13,7 +13,7 @@ import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from migrator.adapters.filesystems.mountinfo import read_mounts
 from migrator.decide.expectations import TEMPORARY_PREFIX
@@ -48,6 +48,12 @@ class SymlinkedPaths:
 
     def __init__(self, place: LinkPlace) -> None:
         self._place = place
+
+    @property
+    def _real_place(self) -> LinkPlace:
+        # Asked anew every time, and not before: a mount may not answer.
+        roots = {name: os.path.realpath(getattr(self._place, name)) for name in ("source_root", "target_root")}
+        return replace(self._place, **roots)
 
     def read_link(self, user: str) -> LinkLook:
         """As the port says."""
@@ -96,7 +102,7 @@ class SymlinkedPaths:
         return link_path(self._place.link, user)
 
     def _require(self, look: LinkLook) -> None:
-        _raise(link_problem(look, self._place, os.geteuid()))
+        _raise(link_problem(look, self._real_place, os.geteuid()))
 
     def _tree(self, path: bytes) -> bytes:
         """The real path of a tree. Raises Refused where there is no such directory below either root."""
@@ -105,8 +111,8 @@ class SymlinkedPaths:
             found = path.startswith(b"/") and stat.S_ISDIR(os.lstat(real).st_mode)
         except (FileNotFoundError, NotADirectoryError):
             real, found = path, False
-        roots = (self._place.source_root, self._place.target_root)
-        if not found or not any(is_beneath(real, root.rstrip(b"/")) for root in roots):
+        place = self._real_place
+        if not found or not any(is_beneath(real, root.rstrip(b"/")) for root in (place.source_root, place.target_root)):
             raise Refused(
                 f"{show(path)} is no directory of the source or of the target: no link is switched",
                 cause="it is not mounted, or the tree was moved away",
