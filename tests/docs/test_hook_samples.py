@@ -70,10 +70,13 @@ def test_the_mail_notice_goes_to_every_user_of_the_batch() -> None:
     assert "3 files need attention" in done.stdout
 
 
-@pytest.mark.parametrize("state", ["stopped", "skipped", "refused", "failed"])
-def test_nobody_is_mailed_of_a_pass_that_is_not_done(state: str) -> None:
-    done = run(MAIL, document() | {"state": state})
-    assert (done.returncode, done.stdout) == (0, f"no mail: the pass is {state}\n")
+@pytest.mark.parametrize(
+    ("kind", "state"),
+    [("seed", "stopped"), ("seed", "skipped"), ("seed", "refused"), ("seed", "failed"), ("delta", "done")],
+)
+def test_nobody_is_mailed_of_another_pass_or_one_that_is_not_done(kind: str, state: str) -> None:
+    done = run(MAIL, document() | {"pass": kind, "state": state})
+    assert (done.returncode, done.stdout) == (0, f"no mail: the {kind} pass is {state}\n")
 
 
 def test_the_mail_notice_refuses_a_contract_it_does_not_know() -> None:
