@@ -9,6 +9,7 @@ from migrator.adapters.ledger.arrivals import SqliteArrivals
 from migrator.adapters.ledger.attempts import SqliteAttempts
 from migrator.adapters.ledger.backups import backup
 from migrator.adapters.ledger.chunks import SqliteChunks
+from migrator.adapters.ledger.cutovers import SqliteCutovers
 from migrator.adapters.ledger.database import BUSY_TIMEOUT_S, Database
 from migrator.adapters.ledger.hooks import SqliteHooks
 from migrator.adapters.ledger.passes import SqlitePassRecords
@@ -45,6 +46,7 @@ class SqliteLedger:
         self.verifications = SqliteVerifications(database)
         self.predictions = SqlitePredictions(database)
         self.hooks = SqliteHooks(database)
+        self.cutovers = SqliteCutovers(database)
 
     def __enter__(self) -> Self:
         return self

@@ -369,3 +369,46 @@ predictions = Table(
     _required("churn_bytes_per_h", Float),
     _required("churn_of_trees", PlainText),
 )
+
+# One row a tree and attempt; `times` is JSON, as it is read as a whole.
+cutovers = Table(
+    "cutovers",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    _required("plan", PlainText),
+    _required("batch", Integer),
+    _required("tree", LargeBinary),
+    _required("user", PlainText),
+    _required("attempt", Integer),
+    _required("state", PlainText),
+    _required("times", PlainText),
+    Column("predicted_freeze_s", Float),
+    Column("frozen_at_s", Float),
+    Column("thawed_at_s", Float),
+    _required("failure", PlainText),
+    Column("frozen_top", PlainText),
+    Column("frozen_target_top", PlainText),
+    Column("link", LargeBinary),
+    Column("link_before", LargeBinary),
+    Column("link_after", LargeBinary),
+    Column("final_pass_id", Integer),
+    Column("verification_id", Integer),
+    Column("manifest", PlainText),
+    Column("changed_files", Integer),
+    Column("changed_bytes", Integer),
+    Column("changed_gone", Integer),
+    UniqueConstraint("tree", "attempt"),
+)
+
+cutover_steps = Table(
+    "cutover_steps",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("cutover_id", Integer, ForeignKey("cutovers.id"), nullable=False),
+    _required("step", PlainText),
+    _required("intended_at_s", Float),
+    Column("ended_at_s", Float),
+    Column("result", PlainText),
+    _required("message", PlainText),
+    Index("ix_cutover_steps_cutover_id", "cutover_id"),
+)

@@ -1,0 +1,275 @@
+"""Attempts to cut trees over, and every step of them."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import Connection, Row, Select, insert, select, update
+
+from migrator.adapters.ledger import tables
+from migrator.adapters.ledger.database import Database
+from migrator.adapters.ledger.transitions import check, expect_one, missing
+from migrator.domain.cutover import (
+    CUTOVER_TRANSITIONS,
+    ENDED_STATES,
+    NO_NOTES,
+    UNDER_WAY_STATES,
+    CutoverNotes,
+    CutoverRecord,
+    CutoverState,
+    CutoverStep,
+    CutoverStepRecord,
+    StepResult,
+    TargetChanges,
+)
+from migrator.domain.cutover_seen import Act
+from migrator.domain.errors import LedgerCorrupt
+from migrator.domain.tree import UserTree
+
+_THAWED = (CutoverState.THAWED, CutoverState.REVERTED)
+_KEEP_FAILURE = (CutoverStep.REVERT, CutoverStep.ROLLBACK_REVERT, CutoverStep.RETAIN)
+"""Steps after which the reason of an earlier failure is still what people want to know."""
+
+_TOPS = {CutoverState.FREEZING: "frozen_top", CutoverState.ROLLBACK_FREEZING: "frozen_target_top"}
+"""What has to be known before a freeze, so that it can be thawed."""
+
+_cutovers, _steps = tables.cutovers, tables.cutover_steps
+
+
+class SqliteCutovers:
+    """Attempts to cut trees over, and every step of them."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def plan(
+        self, *, plan: str, batch: int, tree: UserTree, predicted_freeze_s: float | None, at_s: float
+    ) -> CutoverRecord:
+        """A new attempt; nothing is done yet. One of the same plan and batch that has not ended is returned as it is."""
+        with self._database.write() as connection:
+            newest = connection.execute(_newest(tree.path)).one_or_none()
+            if newest is not None and CutoverState(newest.state) not in ENDED_STATES:
+                if (newest.plan, newest.batch) != (plan, batch):
+                    raise LedgerCorrupt(
+                        f"a cutover of {tree.user} has begun already, by plan {newest.plan}, batch {newest.batch}",
+                        cause="two programs worked on the same thing, or another plan was taken meanwhile",
+                        hint="see `migrator status`, and go on with that one",
+                    )
+                return _record(newest)
+            row = connection.execute(
+                insert(_cutovers)
+                .values(
+                    plan=plan,
+                    batch=batch,
+                    tree=tree.path,
+                    user=tree.user,
+                    attempt=1 if newest is None else newest.attempt + 1,
+                    state=CutoverState.PLANNED.value,
+                    times=_encode_times({CutoverState.PLANNED: at_s}),
+                    predicted_freeze_s=predicted_freeze_s,
+                    failure="",
+                )
+                .returning(_cutovers)
+            ).one()
+        return _record(row)
+
+    def intend(self, cutover_id: int, act: Act, *, at_s: float, notes: CutoverNotes = NO_NOTES) -> int:
+        """Write down a step before it begins, with its intended state; returns its id."""
+        with self._database.write() as connection:
+            row = _row(connection, cutover_id)
+            values = _entering(row, act.intent, at_s) | _noted(notes)
+            top = _TOPS.get(act.intent)
+            for name in _TOPS.values():
+                if name != top or "state" not in values:
+                    values.pop(name, None)
+            if top is not None and "state" in values and values.get(top) is None:
+                raise LedgerCorrupt(
+                    f"cutover {cutover_id} cannot be {act.intent.value}: how to thaw the user is not written down",
+                    hint="this is an error in migrator: report it; nothing was frozen",
+                )
+            if act.reason:
+                values["failure"] = act.reason
+            elif act.intent is CutoverState.ROLLBACK_FREEZING and "state" in values:
+                values["failure"] = ""
+            if values:
+                connection.execute(update(_cutovers).where(_cutovers.c.id == cutover_id).values(values))
+            connection.execute(
+                update(_steps)
+                .where(_steps.c.cutover_id == cutover_id, _steps.c.result.is_(None))
+                .values(ended_at_s=at_s, result=StepResult.INTERRUPTED.value)
+            )
+            made = connection.execute(
+                insert(_steps)
+                .values(cutover_id=cutover_id, step=act.step.value, intended_at_s=at_s, message=act.reason)
+                .returning(_steps.c.id)
+            ).one()
+        return int(made.id)
+
+    def finish(
+        self, step_id: int, state: CutoverState, *, at_s: float, notes: CutoverNotes = NO_NOTES, message: str = ""
+    ) -> CutoverRecord:
+        """A step was done, and came to its state. The first end of a step counts."""
+        with self._database.write() as connection:
+            step = _step_row(connection, step_id)
+            row = _row(connection, step.cutover_id)
+            if step.result is None:
+                values = _entering(row, state, at_s) | _noted(notes)
+                for name in _TOPS.values():
+                    values.pop(name, None)
+                if CutoverStep(step.step) not in _KEEP_FAILURE:
+                    values["failure"] = ""
+                if values:
+                    connection.execute(update(_cutovers).where(_cutovers.c.id == row.id).values(values))
+                _end(connection, step, StepResult.DONE, at_s, message)
+                row = _row(connection, step.cutover_id)
+        return _record(row)
+
+    def fail(self, step_id: int, reason: str, *, at_s: float) -> CutoverRecord:
+        """A step failed; the state stays that of the intent. The first end of a step counts."""
+        with self._database.write() as connection:
+            step = _step_row(connection, step_id)
+            if step.result is None:
+                done = connection.execute(
+                    update(_cutovers).where(_cutovers.c.id == step.cutover_id).values(failure=reason)
+                )
+                expect_one(done.rowcount, f"cutover {step.cutover_id}")
+                _end(connection, step, StepResult.FAILED, at_s, reason)
+            row = _row(connection, step.cutover_id)
+        return _record(row)
+
+    def read(self, cutover_id: int) -> CutoverRecord:
+        """One attempt. Raises LedgerCorrupt where there is none."""
+        with self._database.read() as connection:
+            return _record(_row(connection, cutover_id))
+
+    def latest(self, tree: bytes) -> CutoverRecord | None:
+        """The newest attempt of a tree, of any plan."""
+        with self._database.read() as connection:
+            row = connection.execute(_newest(tree)).one_or_none()
+        return None if row is None else _record(row)
+
+    def of_plan(self, plan: str, batch: int | None = None) -> Sequence[CutoverRecord]:
+        """Every attempt of a plan, or of one of its batches, oldest first."""
+        query = select(_cutovers).where(_cutovers.c.plan == plan)
+        return self._read(query if batch is None else query.where(_cutovers.c.batch == batch))
+
+    def under_way(self) -> Sequence[CutoverRecord]:
+        """Attempts of all plans whose users may be frozen, oldest first."""
+        return self._read(select(_cutovers).where(_cutovers.c.state.in_([state.value for state in UNDER_WAY_STATES])))
+
+    def steps(self, cutover_id: int) -> Sequence[CutoverStepRecord]:
+        """The steps of an attempt, oldest first."""
+        query = select(_steps).where(_steps.c.cutover_id == cutover_id).order_by(_steps.c.id)
+        with self._database.read() as connection:
+            rows = connection.execute(query).all()
+        return [_step(row) for row in rows]
+
+    def _read(self, query: Select[Any]) -> Sequence[CutoverRecord]:
+        with self._database.read() as connection:
+            rows = connection.execute(query.order_by(_cutovers.c.id)).all()
+        return [_record(row) for row in rows]
+
+
+def _newest(tree: bytes) -> Select[Any]:
+    return select(_cutovers).where(_cutovers.c.tree == tree).order_by(_cutovers.c.attempt.desc()).limit(1)
+
+
+def _row(connection: Connection, cutover_id: int) -> Row[Any]:
+    row = connection.execute(select(_cutovers).where(_cutovers.c.id == cutover_id)).one_or_none()
+    if row is None:
+        raise missing(f"cutover {cutover_id}")
+    return row
+
+
+def _step_row(connection: Connection, step_id: int) -> Row[Any]:
+    row = connection.execute(select(_steps).where(_steps.c.id == step_id)).one_or_none()
+    if row is None:
+        raise missing(f"step {step_id} of a cutover")
+    return row
+
+
+def _entering(row: Row[Any], state: CutoverState, at_s: float) -> dict[str, Any]:
+    """What entering a state changes; nothing where it is the state already. A user is frozen and thawed once."""
+    if not check(CUTOVER_TRANSITIONS, CutoverState(row.state), state, f"cutover {row.id}"):
+        return {}
+    values: dict[str, Any] = {"state": state.value, "times": _encode_times({**_decode_times(row.times), state: at_s})}
+    if state is CutoverState.FREEZING:
+        values["frozen_at_s"] = at_s
+    if state in _THAWED and row.frozen_at_s is not None and row.thawed_at_s is None:
+        values["thawed_at_s"] = at_s
+    return values
+
+
+def _noted(notes: CutoverNotes) -> dict[str, Any]:
+    values: dict[str, Any] = {
+        "frozen_top": notes.frozen_top,
+        "frozen_target_top": notes.frozen_target_top,
+        "link": notes.link,
+        "link_before": notes.link_before,
+        "link_after": notes.link_after,
+        "final_pass_id": notes.final_pass_id,
+        "verification_id": notes.verification_id,
+        "manifest": notes.manifest,
+    }
+    if notes.target_changes is not None:
+        values["changed_files"] = notes.target_changes.files
+        values["changed_bytes"] = notes.target_changes.size_bytes
+        values["changed_gone"] = notes.target_changes.gone
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _end(connection: Connection, step: Row[Any], result: StepResult, at_s: float, message: str) -> None:
+    connection.execute(
+        update(_steps)
+        .where(_steps.c.id == step.id)
+        .values(ended_at_s=at_s, result=result.value, message=message or step.message)
+    )
+
+
+def _record(row: Row[Any]) -> CutoverRecord:
+    return CutoverRecord(
+        id=row.id,
+        plan=row.plan,
+        batch=row.batch,
+        tree=UserTree(path=row.tree, user=row.user),
+        attempt=row.attempt,
+        state=CutoverState(row.state),
+        times=_decode_times(row.times),
+        predicted_freeze_s=row.predicted_freeze_s,
+        frozen_at_s=row.frozen_at_s,
+        thawed_at_s=row.thawed_at_s,
+        failure=row.failure,
+        notes=CutoverNotes(
+            frozen_top=row.frozen_top,
+            frozen_target_top=row.frozen_target_top,
+            link=row.link,
+            link_before=row.link_before,
+            link_after=row.link_after,
+            final_pass_id=row.final_pass_id,
+            verification_id=row.verification_id,
+            manifest=row.manifest,
+            target_changes=None
+            if row.changed_files is None
+            else TargetChanges(files=row.changed_files, size_bytes=row.changed_bytes, gone=row.changed_gone),
+        ),
+    )
+
+
+def _step(row: Row[Any]) -> CutoverStepRecord:
+    return CutoverStepRecord(
+        id=row.id,
+        cutover_id=row.cutover_id,
+        step=CutoverStep(row.step),
+        intended_at_s=row.intended_at_s,
+        ended_at_s=row.ended_at_s,
+        result=None if row.result is None else StepResult(row.result),
+        message=row.message,
+    )
+
+
+def _encode_times(times: Mapping[CutoverState, float]) -> str:
+    return json.dumps({state.value: at_s for state, at_s in times.items()})
+
+
+def _decode_times(text: str) -> dict[CutoverState, float]:
+    return {CutoverState(state): float(at_s) for state, at_s in json.loads(text).items()}

@@ -1,0 +1,111 @@
+"""What is said of cutovers: their states, how long the freeze was, and what waits for somebody. Pure."""
+
+from collections.abc import Iterator, Sequence
+from typing import assert_never
+
+from migrator.domain.cutover import ENDED_STATES, ROLLBACK_STATES, SETTLED_STATES, CutoverRecord, CutoverState
+from migrator.domain.report import Blocker
+from migrator.domain.units import format_duration, several
+
+_SAID_SHARE = 0.1
+"""A freeze that differs less from its prediction was as predicted."""
+
+
+def state_words(state: CutoverState) -> str:
+    """A state for people."""
+    match state:
+        case CutoverState.PLANNED:
+            return "planned"
+        case CutoverState.FREEZING | CutoverState.FROZEN:
+            return state.value
+        case CutoverState.FINAL_PASS:
+            return "frozen: final pass"
+        case CutoverState.VERIFYING | CutoverState.VERIFIED | CutoverState.SWITCHING:
+            return f"frozen: {state.value}"
+        case CutoverState.SWITCHED | CutoverState.THAWING:
+            return f"{'switched' if state is CutoverState.SWITCHED else 'thawing'}, not open on the target yet"
+        case CutoverState.THAWED | CutoverState.RETAINED:
+            return "on the target, source kept"
+        case CutoverState.PURGING | CutoverState.PURGED:
+            return f"on the target, source {'being purged' if state is CutoverState.PURGING else 'purged'}"
+        case CutoverState.REVERTING:
+            return "being thawed on the source"
+        case CutoverState.REVERTED:
+            return "on the source, cutover given up"
+        case CutoverState.ROLLBACK_FREEZING | CutoverState.ROLLBACK_FROZEN:
+            return f"rollback: {'freezing' if state is CutoverState.ROLLBACK_FREEZING else 'frozen'}"
+        case CutoverState.CARRYING_BACK:
+            return "rollback: carrying back"
+        case CutoverState.ROLLBACK_VERIFYING | CutoverState.ROLLBACK_VERIFIED:
+            return f"rollback: {'verifying' if state is CutoverState.ROLLBACK_VERIFYING else 'verified'}"
+        case CutoverState.SWITCHING_BACK | CutoverState.SWITCHED_BACK | CutoverState.ROLLBACK_THAWING:
+            return "rollback: switching back" if state is CutoverState.SWITCHING_BACK else "rollback: switched back"
+        case CutoverState.ROLLED_BACK:
+            return "on the source, rolled back"
+        case CutoverState.ROLLBACK_REVERTING:
+            return "rollback given up, being thawed on the target"
+        case _:
+            assert_never(state)
+
+
+def freeze_words(record: CutoverRecord, now_s: float | None = None) -> str:
+    """Predicted against real freeze, as one sentence. `now_s`: also of a freeze that has not ended."""
+    predicted_s = record.predicted_freeze_s
+    said = "" if predicted_s is None else f"a freeze of {format_duration(predicted_s)} was predicted"
+    if record.freeze_s is not None:
+        lasted = f"{record.tree.user} was frozen for {format_duration(record.freeze_s)}"
+        return f"{lasted}; {_compared(predicted_s, record.freeze_s) or 'nothing was predicted'}."
+    if record.frozen_at_s is not None:
+        since = "" if now_s is None else f" for {format_duration(max(now_s - record.frozen_at_s, 0.0))}"
+        return f"{record.tree.user} has been frozen{since}; {said or 'nothing was predicted'}."
+    return f"{record.tree.user} has not been frozen; {said or 'nothing was predicted'}."
+
+
+def _compared(predicted_s: float | None, real_s: float) -> str:
+    if predicted_s is None:
+        return ""
+    was = f"{format_duration(predicted_s)} were predicted"
+    off_s = real_s - predicted_s
+    if abs(off_s) <= _SAID_SHARE * predicted_s:
+        return f"{was}, which held"
+    return f"{was}, {format_duration(abs(off_s))} {'less' if off_s > 0 else 'more'} than it took"
+
+
+def cutover_blockers(records: Sequence[CutoverRecord], *, at_work: bool) -> Iterator[Blocker]:
+    """Cutovers that wait for somebody: one that was given up, and, while no run is at work, one that was left with its user
+    frozen.
+    """
+    for record in records:
+        verb = "rollback" if record.state in ROLLBACK_STATES else "cutover"
+        command = f"migrator {verb} --user {record.tree.user}"
+        subject = f"{record.tree.user}: {verb}"
+        if record.under_way and not at_work:
+            why = f": {record.failure}" if record.failure else ""
+            yield Blocker(
+                subject=subject,
+                on=f"it was left {state_words(record.state)}, and the user may not be able to work{why}",
+                hint=f"{command} (it goes on, or gives it up and thaws the user)",
+            )
+        elif record.state is CutoverState.REVERTED and record.failure:
+            yield Blocker(
+                subject=subject,
+                on=f"it was given up, and the user works on the source: {record.failure}",
+                hint=f"put that right, then {command}",
+            )
+
+
+def sum_words(records: Sequence[CutoverRecord]) -> str:
+    """How many users are where, as one sentence; empty where none was cut over."""
+    settled = sum(record.state in SETTLED_STATES for record in records)
+    ended = sum(record.state in ENDED_STATES for record in records)
+    under_way = sum(record.under_way for record in records)
+    parts = [
+        f"{several(count, 'user')} {what}"
+        for count, what in (
+            (settled, "on the target"),
+            (under_way, "between both sides"),
+            (ended, "back on the source after an attempt"),
+        )
+        if count
+    ]
+    return f"{', '.join(parts)}." if parts else ""
