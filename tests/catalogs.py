@@ -75,9 +75,10 @@ def write_catalog(
     whole: bool = True,
     max_part_rows: int = 100_000,
     bricks: Sequence[str] = (),
+    scope: tuple[bytes, ...] = (),
 ) -> CatalogRecord:
     """A closed catalog of these entries, in their order; its users are named as the last parts of the trees. `bricks`
-    are those that it says were walked.
+    are those that it says were walked, `scope` the trees that it says it covers (empty: everything).
     """
     catalog = catalogs_dir / name
     catalog.mkdir(parents=True)
@@ -113,5 +114,6 @@ def write_catalog(
             BrickWalk(brick=brick, host=brick.partition(":")[0], rows=0, directories=0, elapsed_s=1.0, whole=True)
             for brick in bricks
         ),
+        scope=scope,
     )
     return writer.close(record)

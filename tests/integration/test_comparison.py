@@ -589,3 +589,20 @@ def test_what_is_refused(tmp_path: Path) -> None:
         pass
     with comparisons.open("half", "whole", trees=TREES) as comparison:
         assert comparison.changes.nothing
+
+
+def test_catalogs_of_some_trees_alone_are_compared_in_these_alone(tmp_path: Path) -> None:
+    source = Source(TREES)
+    source.make(A + b"/file", FILE, 10)
+    source.make(B + b"/file", FILE, 10)
+    write_catalog(tmp_path, source.entries(), TREES, name="whole")
+    of_a = [entry for entry in source.entries() if entry.path.startswith(A)]
+    write_catalog(tmp_path, of_a, TREES, name="of a", scope=(A,))
+    comparisons = ComparisonFiles(tmp_path, temp_dir=tmp_path / "tmp", threads=1)
+    for base, now in (("whole", "of a"), ("of a", "whole"), ("of a", "of a")):
+        with comparisons.open(base, now, trees=[A]) as comparison:
+            assert comparison.changes.nothing
+            assert [tree.tree for tree in comparison.changes.trees] == [A]
+        for trees in ([B], TREES):
+            with pytest.raises(Refused, match="other user trees"), comparisons.open(base, now, trees=trees):
+                pass

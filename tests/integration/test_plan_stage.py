@@ -62,10 +62,16 @@ class World:
     site: Site
 
     def scanned(
-        self, found: Sequence[Entry], *, name: str = "catalog-1", whole: bool = True, bricks: Sequence[str] = ()
+        self,
+        found: Sequence[Entry],
+        *,
+        name: str = "catalog-1",
+        whole: bool = True,
+        bricks: Sequence[str] = (),
+        scope: tuple[bytes, ...] = (),
     ) -> CatalogRecord:
-        scan_id = self.ledger.scans.start(catalog=name, via="mount", at_s=1000.0)
-        record = write_catalog(self.root / "catalogs", found, TREES, name=name, whole=whole, bricks=bricks)
+        scan_id = self.ledger.scans.start(catalog=name, via="mount", at_s=1000.0, scope=scope)
+        record = write_catalog(self.root / "catalogs", found, TREES, name=name, whole=whole, bricks=bricks, scope=scope)
         record = replace(record, scan_id=scan_id)
         self.ledger.scans.finish(record)
         return record
@@ -325,6 +331,16 @@ def test_only_a_scan_under_way_is_refused(world: World) -> None:
 def test_a_newer_scan_under_way_is_said(ready: World) -> None:
     ready.ledger.scans.start(catalog="catalog-2", via="mount", at_s=2000.0)
     assert any("catalog-2" in problem for problem in ready.plan().plan.problems)
+
+
+def test_a_scan_of_some_trees_alone_is_no_catalog_to_plan_from(ready: World) -> None:
+    problems = ready.plan().plan.problems
+    ready.scanned([], name="catalog-2", scope=(TREES[0],))
+    ready.ledger.scans.start(catalog="catalog-3", via="mount", at_s=3000.0, scope=(TREES[0],))
+    plan = ready.plan().plan
+    assert (plan.catalog, plan.problems) == ("catalog-1", problems)
+    with pytest.raises(Refused, match="covers 1 user tree"):
+        ready.plan(PlanRequest(catalog="catalog-2"))
 
 
 def test_without_a_site_or_a_scan_there_is_no_plan(world: World) -> None:

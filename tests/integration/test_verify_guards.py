@@ -389,3 +389,15 @@ def test_hostile_names_are_data_everywhere(world: World) -> None:
     record = world.verify()
     assert record.proven_gone == len(names)
     assert dict(record.differences) == {}
+
+
+def test_a_scan_that_was_stopped_and_took_its_catalog_away_is_no_catalog_that_is_missing(world: World) -> None:
+    world.copy_trees()
+    world.ledger.scans.start(catalog="of the bricks", via="bricks", at_s=1.0)
+    world.ledger.scans.start(catalog="of some trees", via="mount", at_s=1.0, scope=(TREE,))
+    record = world.verify()
+    assert (dict(record.differences), record.reasons, record.whole) == ({}, (), True)
+    world.ledger.scans.start(catalog="of everything", via="mount", at_s=1.0)
+    record = world.verify()
+    assert not record.whole
+    assert any("of everything" in reason for reason in record.reasons)

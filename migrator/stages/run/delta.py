@@ -22,7 +22,7 @@ from migrator.domain.transfer import FileProblem, FileProblemKind
 from migrator.domain.trash import trash_place
 from migrator.domain.units import format_count, several
 from migrator.ports.changes import Comparison, Comparisons
-from migrator.ports.ledger import PassRecord, SiteRecord
+from migrator.ports.ledger import PassRecord, PassRecords, SiteRecord
 from migrator.ports.move_lists import MoveLists, WrittenMoves
 from migrator.ports.target_moves import TargetMoves
 from migrator.ports.usage import PassListWriter, WrittenList
@@ -102,7 +102,7 @@ class DeltaPass:
         earlier = passes.of_batch(self.plan.name, self.batch.number)
         number = 1 + max((one.number for one in earlier if one.kind is PassKind.DELTA), default=0)
         trees = [tree.path for tree in self.batch.trees]
-        base = _base(world, earlier, trees)
+        base = base_catalog(passes, earlier, trees)
         began_s = world.clock.monotonic_s()
         catalog = await self.deltas.scan(trees)
         if not catalog.whole:
@@ -268,10 +268,10 @@ def unfinished_delta(world: World, plan: Plan, batch: Batch) -> PassRecord | Non
     return None if record is None or record.state is PassState.DONE else record
 
 
-def _base(world: World, earlier: Sequence[PassRecord], trees: Collection[bytes]) -> str:
-    """The catalog of the latest pass that covered these trees: the seed covers all."""
+def base_catalog(passes: PassRecords, earlier: Sequence[PassRecord], trees: Collection[bytes]) -> str:
+    """The catalog of the latest of these passes that covered the trees, the seed all of them. Raises LedgerCorrupt."""
     for record in reversed(earlier):
-        changes = None if record.kind is PassKind.SEED else world.ledger.passes.changes(record.id)
+        changes = None if record.kind is PassKind.SEED else passes.changes(record.id)
         if changes is None or {tree.tree for tree in changes.trees}.issuperset(trees):
             return record.catalog
     raise LedgerCorrupt("the ledger knows no pass over these user trees", hint="run `migrator run` for their batch")

@@ -12,6 +12,7 @@ from migrator.decide.trees import (
     is_literal,
     parse_patterns,
     parse_user_map,
+    ways_to,
 )
 from migrator.domain.errors import UsageError
 from migrator.domain.paths import is_beneath
@@ -120,6 +121,17 @@ def test_the_index_agrees_with_looking_at_every_tree(paths: set[bytes], asked: b
     expected = next((path for path in apart if is_beneath(asked, path)), None)
     assert index.of(asked) == expected
     assert index.is_root(asked) == (asked in apart)
+
+
+def test_the_ways_to_trees_name_what_leads_to_one_and_nothing_else() -> None:
+    assert ways_to([]) == {}
+    assert ways_to([b"home/b", b"top", b"home/a-/x", b"home/a/deep/x"]) == {
+        b"": (b"home", b"top"),
+        b"home": (b"home/a", b"home/a-", b"home/b"),
+        b"home/a": (b"home/a/deep",),
+        b"home/a-": (b"home/a-/x",),
+        b"home/a/deep": (b"home/a/deep/x",),
+    }
 
 
 def test_the_root_lies_outside_every_tree() -> None:
