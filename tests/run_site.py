@@ -83,13 +83,14 @@ reserve = "1MiB"
         )
 
     def run(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
-        return self.migrator("run", "--user-batch", "1", *arguments)
+        """Without `--deltas` among the arguments the seed pass alone."""
+        return self.migrator(*_run_words(arguments))
 
     @contextmanager
     def started(self, *arguments: str) -> Iterator["subprocess.Popen[str]"]:
-        """`run`, at work for the length of the block; ended afterwards, with its streams."""
+        """`run` as above, at work for the length of the block; ended afterwards, with its streams."""
         process = subprocess.Popen(
-            self.argv("run", "--user-batch", "1", *arguments),
+            self.argv(*_run_words(arguments)),
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -150,6 +151,11 @@ reserve = "1MiB"
             lines = done.stdout.split(b"\n")
             said.extend(repr(line) for line in lines if line and not line.endswith(b" ./"))
         return "\n".join(said)
+
+
+def _run_words(arguments: tuple[str, ...]) -> tuple[str, ...]:
+    seed_only = () if "--deltas" in arguments else ("--deltas", "0")
+    return ("run", "--user-batch", "1", *seed_only, *arguments)
 
 
 def wait_for(condition: Callable[[], object], what: str) -> None:

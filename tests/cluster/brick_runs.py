@@ -61,6 +61,11 @@ def work_trees(lab: LabHandle) -> Iterator[LabHandle]:
         shutil.rmtree(lab.source / WORK)
 
 
+def _run_words(options: tuple[str, ...]) -> tuple[str, ...]:
+    seed_only = () if "--deltas" in options else ("--deltas", "0")
+    return ("run", "--all", *seed_only, *options)
+
+
 @dataclass
 class BrickRuns:
     """A site over the bricks of a lab, with a target of its own on the lab's target."""
@@ -86,11 +91,12 @@ class BrickRuns:
         return plan
 
     def run(self, *options: str, code: int = 0) -> Any:
-        return self.site.json("run", "--all", *options, code=code)
+        """Without `--deltas` among the options the seed passes alone."""
+        return self.site.json(*_run_words(options), code=code)
 
     def start(self, *options: str) -> "subprocess.Popen[bytes]":
-        """A run beside the test."""
-        process = self.site.start("run", "--all", *options)
+        """A run as above, beside the test."""
+        process = self.site.start(*_run_words(options))
         self.started.append(process)
         return process
 

@@ -50,11 +50,11 @@ def test_a_batch_of_three_users_with_every_odd_file_arrives_whole(site: LabSite)
     first = plan["batches"][0]
     assert len(first["trees"]) == 3
 
-    preview = site.json("run", "--user-batch", "1", "--dry-run")
+    preview = site.json("run", "--user-batch", "1", "--deltas", "0", "--dry-run")
     assert preview["dry_run"]
     assert os.listdir(site.target) == [".migrator-sentinel"], "a dry run changes nothing"
 
-    summary = site.json("run", "--user-batch", "1")
+    summary = site.json("run", "--user-batch", "1", "--deltas", "0")
     assert summary["batches"][0]["files"] == first["files"]
     assert summary["batches"][0]["bad"] == []
     assert_equal(site.source, site.target, trees_of(first))
@@ -66,9 +66,9 @@ def test_a_batch_of_three_users_with_every_odd_file_arrives_whole(site: LabSite)
     assert verified["differences"] == {}
     assert verified["digested_files"] > 0
 
-    again = site.json("run", "--user-batch", "1")
+    again = site.json("run", "--user-batch", "1", "--deltas", "0")
     assert again["nothing_to_do"]
-    assert "Nothing to do" in site.call("run", "--user-batch", "1").stdout
+    assert "Nothing to do" in site.call("run", "--user-batch", "1", "--deltas", "0").stdout
 
     status = site.json("status")
     assert status["overall"]["done_bytes"] == first["size_bytes"]
@@ -112,9 +112,9 @@ def test_killed_at_twenty_random_instants_it_goes_on_and_ends_equal(
         with lab_site(lab, scratch / f"site-{rounds}", make_xfs().path) as site:
             for verb in ("init", "doctor", "scan", "plan"):
                 assert site.call(verb).returncode == 0, verb
-            batch = site.json("run", "--user-batch", "1", "--dry-run")["batches"][0]
+            batch = site.json("run", "--user-batch", "1", "--deltas", "0", "--dry-run")["batches"][0]
             trees = [os.fsdecode(percent_unescape(work["tree"])) for work in batch["left"]]
-            process = site.start("run", "--user-batch", "1", "--bwlimit", SLOW)
+            process = site.start("run", "--user-batch", "1", "--deltas", "0", "--bwlimit", SLOW)
             while kills < KILLS:
                 # From its start to well into the copying; what is killed is drawn too.
                 deadline = time.monotonic() + draw.uniform(0.5, 3.0)
@@ -133,11 +133,11 @@ def test_killed_at_twenty_random_instants_it_goes_on_and_ends_equal(
                 elif what == "one stream" and streams:
                     kill([draw.choice(streams)])
                 if what in ("program", "everything"):
-                    process = site.start("run", "--user-batch", "1", "--bwlimit", SLOW)
+                    process = site.start("run", "--user-batch", "1", "--deltas", "0", "--bwlimit", SLOW)
                 kills += 1
             process.wait()
             assert process.returncode in (0, -signal.SIGKILL)
-            summary = site.json("run", "--user-batch", "1")
+            summary = site.json("run", "--user-batch", "1", "--deltas", "0")
             assert summary["batches"][0]["bad"] == []
             assert_equal(site.source, site.target, trees)
             (verified,) = site.json("verify", "--user-batch", "1")
@@ -165,7 +165,7 @@ def test_what_differs_after_a_run_beside_users_at_work_is_what_they_touched(
             wait_until(lambda: journal.exists() and journal.stat().st_size > 2000, "the users are at work")
             assert site.call("scan").returncode == 0
             assert site.call("plan").returncode == 0
-            ended = site.call("run", "--user-batch", "1")
+            ended = site.call("run", "--user-batch", "1", "--deltas", "0")
             assert ended.returncode == 0, ended.stderr
         finally:
             churn.send_signal(signal.SIGTERM)
@@ -180,7 +180,7 @@ def test_what_differs_after_a_run_beside_users_at_work_is_what_they_touched(
         # At rest, a new plan brings over what was missed; only what users deleted meanwhile is still there.
         assert site.call("scan").returncode == 0
         assert site.call("plan").returncode == 0
-        assert site.call("run", "--user-batch", "1").returncode == 0
+        assert site.call("run", "--user-batch", "1", "--deltas", "0").returncode == 0
         for tree in (site.source / "home").iterdir():
             if tree.is_dir():
                 there, here = digests(tree), digests(site.target / "home" / tree.name)
@@ -198,7 +198,7 @@ def test_a_brick_that_is_down_stops_everything_that_would_believe_the_mount(lab:
     brick = lab.bricks[0]
     lab.stop_brick(brick)
     try:
-        refused = site.call("run", "--user-batch", "1")
+        refused = site.call("run", "--user-batch", "1", "--deltas", "0")
         assert refused.returncode == 4
         assert brick.name in refused.stderr
         assert site.call("verify", "--user-batch", "1").returncode == 4

@@ -67,7 +67,11 @@ def test_each_verb_loads_what_it_works_with_and_no_more(site_file: Path) -> None
     assert {"sqlalchemy", "duckdb", "migrator.stages.plan"} <= plan
     assert not plan & (_NEVER | _REPORTS | _SLURM_AND_DRIVERS | {"migrator.stages.run", "migrator.stages.scan"})
 
-    run = loaded(site_file, "run", "--all")
+    run = loaded(site_file, "run", "--all", "--deltas", "0")
     assert (site_file.parent / "target/home/alice/letter").read_text() == "content"
     assert {"sqlalchemy", "pyarrow.parquet", "migrator.stages.run"} <= run
     assert not run & (_NEVER | _REPORTS | _SLURM_AND_DRIVERS | {"duckdb", "migrator.stages.scan"})
+
+    delta = loaded(site_file, "run", "--all", "--deltas", "1")
+    assert {"duckdb", "migrator.stages.scan"} <= delta
+    assert not delta & (_NEVER | _REPORTS | _SLURM_AND_DRIVERS)

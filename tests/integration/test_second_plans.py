@@ -54,12 +54,12 @@ def test_room_is_needed_only_for_what_is_not_there_yet(scratch: Path, make_xfs: 
     full.write()
     for verb in ("init", "doctor", "scan", "plan"):
         full.works(verb)
-    full.works("run", "--user-batch", "1")
+    full.works("run", "--user-batch", "1", "--deltas", "0")
     (source.path / "home" / "ann" / "small").write_bytes(b"new")
     full.works("scan")
     planned_again = json.loads(full.call("plan", "--json").stdout)["plan"]
     assert planned_again["batches"][0]["fits"]
-    full.works("run", "--user-batch", "1")
+    full.works("run", "--user-batch", "1", "--deltas", "0")
     full.works("verify", "--user-batch", "1")
     (source.path / "home" / "ann" / "more").write_bytes(os.urandom(40 << 20))
     for verb in ("scan", "plan"):
