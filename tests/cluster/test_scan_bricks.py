@@ -91,6 +91,36 @@ def test_both_ways_give_the_same_catalog_of_a_distributed_volume(scans: BrickSca
     assert all(brick.ended for brick in last.bricks)
 
 
+def test_both_ways_give_the_same_catalog_of_some_trees_alone(own: BrickScans) -> None:
+    tree, other = own.lab.state.trees[:2]
+    source, place = own.lab.source, os.fsdecode(tree)
+    (source / "on-the-way").write_text("nobody's")
+    (source / os.fsdecode(other) / "also-there").write_text("data")
+    os.link(source / os.fsdecode(other) / "also-there", source / place / "name-of-another-tree's-file")
+    whole = own.rows(own.scan("bricks"))
+    mount = own.scan("mount", only=(tree,))
+    assert (mount.whole, mount.scope) == (True, (tree,))
+    for programs in (None, python_only()):
+        bricks = own.scan("bricks", only=(tree,), programs=programs)
+        assert (bricks.via, bricks.whole, bricks.reasons, bricks.findings) == ("bricks", True, (), ())
+        assert bricks.scope == (tree,)
+        own.compare(bricks, mount)
+        way = {tree[:end] for end in range(len(tree)) if tree[end : end + 1] == b"/"}
+        rows = {path: row for path, row in whole.items() if row["tree"] == tree or path in way}
+        found = own.rows(bricks)
+        assert {path: {**row, "atime_ns": 0} for path, row in found.items()} == {
+            path: {**row, "atime_ns": 0} for path, row in rows.items()
+        }
+        assert sum(walk.rows for walk in bricks.bricks) == bricks.files
+        assert found[tree + b"/name-of-another-tree's-file"]["nlink"] == 2
+    assert own.site.ledger.scans.latest(finished=False) == own.site.ledger.scans.all()[0]
+    # What is no longer there is not taken for an empty tree, whichever way it was looked for.
+    for via in ("mount", "bricks"):
+        record = own.scan(via, only=(tree, b"home/nobody"))
+        assert (record.via, record.whole) == (via, False)
+        assert any("home/nobody" in reason for reason in record.reasons)
+
+
 @pytest.mark.parametrize(
     "volume_type", [VolumeType.REPLICA3, VolumeType.ARBITER, VolumeType.DISTRIBUTED_REPLICATE], ids=str
 )
