@@ -89,10 +89,7 @@ def _tree_problems(tree: TreeChanges, max_shrink: float) -> Iterable[str]:
             f"{format_size(gone.size_bytes)} of {format_size(tree.bytes_before)} vanished: scan again"
         )
     elif not new.paths and gone.paths == tree.names_before:
-        yield f"{name} is gone: {_LOOK}; {_RIGHT_ALL_THE_SAME}"
-    elif not new.paths and gone.paths == tree.names_before - 1:
-        # What is left is the directory itself.
-        yield f"{name} is empty now: {_LOOK}; {_RIGHT_ALL_THE_SAME}"
+        yield f"{name} is empty now, or gone: {_LOOK}; {_RIGHT_ALL_THE_SAME}"
     else:
         lost = []
         if not gone.paths <= max_shrink * tree.names_before:

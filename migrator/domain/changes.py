@@ -42,7 +42,7 @@ class ChangeTally:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TreeChanges:
-    """The changes of one tree. `names_before` and `bytes_before` are the tree's in the scan before (all paths; files'
+    """The changes of one tree. `names_before` and `bytes_before` are what was in it in the scan before (all paths; files'
     bytes): what shrank too much is not believed.
     """
 
