@@ -36,6 +36,7 @@ async def bricks(
         finally:
             await own.close()
         return
+    source.begin()
     pythons = {name: spec.python for name, spec in host_specs(site).items()}
     if via != "mount":
         hosts.begin(hosts.names)

@@ -58,6 +58,11 @@ class GlusterCommands:
         self._gluster = gluster
         self._asking_status = asyncio.Lock()
 
+    def begin(self) -> None:
+        """Glusterd will be asked soon: begin what asks it, in the running event loop."""
+        if self._shell is not None:
+            self._shell.begin()
+
     def close(self) -> None:
         """Let go of the command that stays. May be called again."""
         if self._shell is not None:
@@ -148,6 +153,10 @@ class GlusterSource(ReadingFileSystem):
         super().__init__(root)
         self._commands = commands
         self._volume = volume
+
+    def begin(self) -> None:
+        """The volume will be looked at soon: get ready for it, in the running event loop. May be called again."""
+        self._commands.begin()
 
     def close(self) -> None:
         """Close what is open. May be called again."""

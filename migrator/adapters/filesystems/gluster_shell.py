@@ -8,6 +8,7 @@ import asyncio
 import os
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 
 from migrator.domain.errors import ToolFailed
 from migrator.ports.processes import Command, Conversation, ConversationOver, Conversations
@@ -40,6 +41,11 @@ class GlusterShell:
         self._asked = 0
         self._failures = 0
         self._pause = 0
+
+    def begin(self) -> None:
+        """Begin it ahead of the first question, in the running event loop: it is some time until it answers."""
+        with suppress(ToolFailed):
+            self._begun()
 
     async def ask(self, words: Sequence[str]) -> bytes | None:
         """The XML of one answer; None where it has to be asked by a command of its own."""
