@@ -258,6 +258,8 @@ async def lanes_of(
         )
     try:
         if ahead:
+            if isinstance(source, GlusterSource):
+                source.begin()
             hosts.begin(name for name, section in sections if section.target is not None)
         yield LaneSet(found)
     finally:
