@@ -289,6 +289,16 @@ SECTIONS: tuple[Section, ...] = (
                 "target, in a directory that only root can write to.",
             ),
             Key(
+                name="freeze",
+                form=Form.CHOICE,
+                choices=("top", "hook"),
+                default='"top"',
+                effective=False,
+                description="Who answers for it that nobody writes any more: `top`, this program, which closes the top of the "
+                "tree, and stops where it cannot see everything that is open; or `hook`, besides, the pre-freeze hook, whose "
+                "success answers for what cannot be seen.",
+            ),
+            Key(
                 name="retain",
                 form=Form.SECONDS,
                 minimum=0,

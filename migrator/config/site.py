@@ -143,11 +143,12 @@ class ReapSection:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CutoverSection:
     """How a user is switched over: `link` is the path that is switched, with `{user}` in it. Delta passes are made until
-    a freeze is predicted to last no longer than `max_freeze_s`.
+    a freeze is predicted to last no longer than `max_freeze_s`. `freeze` is a `FreezeWay`.
     """
 
     switch: str = "symlink"
     link: str | None = None
+    freeze: str = "top"
     retain_s: int = 30 * DAY_S
     max_freeze_s: int = 10 * MINUTE_S
 
