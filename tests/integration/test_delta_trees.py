@@ -2,19 +2,20 @@
 
 import json
 import os
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from migrator.adapters.catalog.comparison import SETTLED_BEFORE_SCAN_S
 from migrator.adapters.ledger.sqlite import SqliteLedger, open_ledger
 from migrator.domain.changes import Changes, TreeChanges
 from migrator.domain.errors import LedgerCorrupt
 from migrator.domain.states import PassKind
 from migrator.stages.run.delta import base_catalog
 from tests.conftest import MakeXfs
-from tests.delta_changes import let_settle
 from tests.run_site import RealSite
 
 ANN, BOB = b"home/ann", b"home/bob"
@@ -60,6 +61,11 @@ def test_the_base_is_the_catalog_of_the_latest_pass_over_all_trees(ledger: Sqlit
     assert (base(ANN), base(BOB), base(ANN, BOB)) == ("final-1", "final-2", "delta-1")
     passed(ledger, PassKind.DELTA, 2, (ANN, BOB))
     assert base(ANN) == base(BOB) == base(BOB, ANN) == "delta-2"
+
+
+def let_settle() -> None:
+    """Wait until what was changed before is so old that a scan that begins now believes its times."""
+    time.sleep(SETTLED_BEFORE_SCAN_S + 0.1)
 
 
 def planned(site: RealSite) -> dict[str, Any]:
