@@ -120,7 +120,7 @@ def run_command(
                             progress=shown,
                             hosts=hosts,
                             engine=request.engine,
-                            at_most=0 if dry_run else transfer.max_delta_passes if deltas is None else deltas,
+                            at_most=transfer.max_delta_passes if deltas is None else deltas,
                         ),
                     )
 

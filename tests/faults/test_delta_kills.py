@@ -1,0 +1,162 @@
+"""`kill -9` of the whole program in every phase of a delta pass: the same command brings the target to what the source is."""
+
+import contextlib
+import os
+import random
+import sqlite3
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import MakeXfs
+from tests.delta_changes import build, change, let_settle, write
+from tests.run_site import DEADLINE_S, RealSite
+
+pytestmark = [pytest.mark.needs_root, pytest.mark.slow, pytest.mark.timeout(600)]
+
+RENAMED = 1500
+SENT = 400
+SLOW = ("--deltas", "1", "--bwlimit", "2MiB")
+"""What is sent takes some seconds."""
+
+
+@pytest.fixture
+def site(scratch: Path, make_xfs: MakeXfs) -> Iterator[RealSite]:
+    """A site whose user has been copied, and has changed everything since, with much to rename and some to send."""
+    made = RealSite(scratch / "site", make_xfs(), make_xfs())
+    tree = made.source.path / "home" / "ann"
+    build(tree)
+    for number in range(RENAMED):
+        write(tree / "old names" / f"{number}", f"renamed {number}")
+    let_settle()
+    made.prepare()
+    seeded = made.run()
+    assert seeded.returncode == 0, seeded.stderr
+    change(tree)
+    (tree / "new names").mkdir()
+    for number in range(RENAMED):
+        (tree / "old names" / f"{number}").rename(tree / "new names" / f"{number:05d}")
+    for number in range(SENT):
+        write(tree / "sent" / f"{number}", f"{number:04d}" * 4000)
+    let_settle()
+    yield made
+    made.kill_streams()
+
+
+def deltas(site: RealSite) -> list[tuple[str, float | None]]:
+    """State of every delta pass, and when its renames and deletions were done."""
+    with closing(sqlite3.connect(f"file:{site.ledger}?mode=ro", uri=True, timeout=30)) as ledger:
+        return ledger.execute("SELECT state, moved_at_s FROM passes WHERE kind = 'delta' ORDER BY number").fetchall()
+
+
+def attempts_of_delta(site: RealSite, state: str) -> int:
+    with closing(sqlite3.connect(f"file:{site.ledger}?mode=ro", uri=True, timeout=30)) as ledger:
+        query = (
+            "SELECT count(*) FROM attempts JOIN chunks ON chunks.id = chunk_id JOIN passes ON passes.id = pass_id "
+            "WHERE passes.kind = 'delta' AND attempts.state = ?"
+        )
+        return int(ledger.execute(query, (state,)).fetchone()[0])
+
+
+def staged(site: RealSite) -> int:
+    """Renamed paths that are taken out and wait for their new names."""
+    return sum(1 for _ in site.target.path.glob(".migrator-trash/*/.migrator-staged/0*/*"))
+
+
+def under_new_names(site: RealSite) -> int:
+    with contextlib.suppress(FileNotFoundError):
+        return len(os.listdir(site.target.path / "home" / "ann" / "new names"))
+    return 0
+
+
+def scanning(site: RealSite) -> bool:
+    return any(not (path / "catalog.json").exists() for path in (site.directory / "state" / "catalogs").iterdir())
+
+
+def lists_written(site: RealSite) -> bool:
+    return any((site.directory / "state").rglob("*-delta-0001.parquet"))
+
+
+PHASES: dict[str, Callable[[RealSite], object]] = {
+    "scan": scanning,
+    "lists": lists_written,
+    "pass-recorded": deltas,
+    "taking-out": lambda site: staged(site) > 100,
+    "putting-in": lambda site: under_new_names(site) > 100,
+    "moves-done": lambda site: any(moved for _, moved in deltas(site)),
+    "sending": lambda site: attempts_of_delta(site, "running"),
+    "half-sent": lambda site: attempts_of_delta(site, "succeeded") > 3,
+}
+_STILL_TO_MOVE = {"taking-out", "putting-in"}
+_STILL_TO_SEND = {"pass-recorded", *_STILL_TO_MOVE, "moves-done", "sending", "half-sent"}
+
+
+def kill_when(process: "subprocess.Popen[str]", reached: Callable[[], object]) -> None:
+    """As soon as something holds, without a pause: phases are short."""
+    deadline = time.monotonic() + DEADLINE_S
+    while not reached():
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline, "the phase was not seen"
+        time.sleep(0.001)
+    process.kill()
+    process.wait()
+
+
+def assert_finished(site: RealSite) -> None:
+    done = site.run("--deltas", "1")
+    assert done.returncode == 0, done.stderr
+    assert site.differences() == ""
+    verified = site.migrator("verify", "--user-batch", "1")
+    assert verified.returncode == 0, verified.stdout
+    (place,) = (site.target.path / ".migrator-trash").iterdir()
+    assert (place / "home/ann/vanishes/inner/deep").read_text() == "goes with it"
+    assert not list(site.target.path.rglob(".migrator-copy-*"))
+    assert [state for state, _ in deltas(site)] == ["done"]
+
+
+@pytest.mark.parametrize(
+    ("phase", "streams_too"),
+    [*((phase, False) for phase in PHASES), ("sending", True), ("half-sent", True)],
+)
+def test_killed_in_a_phase_the_same_command_finishes(site: RealSite, phase: str, streams_too: bool) -> None:
+    with site.started(*SLOW) as process:
+        kill_when(process, lambda: PHASES[phase](site))
+        if streams_too:
+            site.kill_streams()
+        now = deltas(site)
+        if phase in _STILL_TO_MOVE:
+            assert now == [("running", None)], "killed in the midst of the moves"
+        if phase in _STILL_TO_SEND:
+            assert [state for state, _ in now] == ["running"]
+    assert_finished(site)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_killed_again_and_again_at_random_instants(site: RealSite, seed: int) -> None:
+    draw = random.Random(seed)
+    kills = 0
+    while kills < 12:
+        with site.started(*SLOW) as process:
+            try:
+                process.wait(draw.uniform(0.3, 2.5))
+            except subprocess.TimeoutExpired:
+                process.kill()
+                kills += 1
+                continue
+            assert process.returncode == 0
+            break
+    assert kills
+    assert_finished_after_any_number(site)
+
+
+def assert_finished_after_any_number(site: RealSite) -> None:
+    """Also where the pass had gone through before: then one more finds nothing to do."""
+    done = site.run("--deltas", "1")
+    assert done.returncode == 0, done.stderr
+    assert site.differences() == ""
+    assert site.migrator("verify", "--user-batch", "1").returncode == 0
+    assert {state for state, _ in deltas(site)} == {"done"}
