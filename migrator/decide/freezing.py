@@ -5,6 +5,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from migrator.decide.acl import GROUP, GROUP_OBJ, MASK, OTHER, USER, USER_OBJ, AclEntry, parse_acl, show_acl
+from migrator.domain.brick import VolumeState
 from migrator.domain.freezing import (
     FROZEN_PERMISSIONS,
     FROZEN_UID,
@@ -22,6 +23,8 @@ from migrator.domain.paths import show
 
 _LOCAL_FILESYSTEMS = frozenset({"ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "f2fs", "jfs", "tmpfs", "bcachefs"})
 """Those that one machine alone mounts. Any other counts as one that has clients elsewhere."""
+_OPEN_BEHIND = "performance.open-behind"
+_OFF = frozenset({"off", "no", "false", "0", "disable"})
 _SHOWN = 5
 
 _Entries = tuple[AclEntry, ...] | bytes | None
@@ -110,6 +113,20 @@ def clients_unseen(filesystem: str, *, mount: bytes) -> tuple[str, ...]:
         return ()
     return (
         f"{show(mount)} is a file system of type {filesystem}: what other machines have open there is not known here",
+    )
+
+
+def unopened_unseen(state: VolumeState) -> tuple[str, ...]:
+    """Why what clients have open may be open on no brick: a client opens a file there only when it is first written or
+    read, while performance.open-behind is on, as it is unless somebody set it (GlusterFS 10.3). Set to off, even what was
+    opened before shows within a second.
+    """
+    value = dict(state.options).get(_OPEN_BEHIND, "on")
+    if value.lower() in _OFF:
+        return ()
+    return (
+        f"{_OPEN_BEHIND} is on: what a client has open and has not written to yet shows on no brick; "
+        f"`gluster volume set {state.volume} {_OPEN_BEHIND} off` shows it",
     )
 
 

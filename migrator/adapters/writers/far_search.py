@@ -83,23 +83,21 @@ class Search:
         if self._way == "source" and program == b"nfsd" and not read(base + b"/cmdline"):
             self._unseen.add("the kernel's NFS server runs here: what its clients have open is not known")
         who = (pid, program.decode("latin-1"))
-        namespace = os.readlink(base + b"/ns/mnt")
-        if namespace not in self._mounts:
-            self._mounts[namespace] = Mounts(read(base + b"/mountinfo"))
-        mounts = self._mounts[namespace]
         tasks = os.listdir(base + b"/task")
-        holder, names = base, os.listdir(base + b"/fd")
-        if not names and len(tasks) > 1:  # the first thread has ended, the others have not
-            holder = b"%s/task/%s" % (base, max(tasks, key=int))
-            names = os.listdir(holder + b"/fd")
-        for name in names:
+        # Where the first thread has ended and others have not, only they have anything left.
+        holder = b"%s/task/%s" % (base, max(tasks, key=int)) if len(tasks) > 1 and _has_ended(base) else base
+        namespace = os.readlink(holder + b"/ns/mnt")
+        if namespace not in self._mounts:
+            self._mounts[namespace] = Mounts(read(holder + b"/mountinfo"))
+        mounts = self._mounts[namespace]
+        for name in os.listdir(holder + b"/fd"):
             self._try(pid, self._look_at_descriptor, who, mounts, holder, name)
         if self._bricks:
             return
         for task in tasks:
             for link in (b"cwd", b"root"):
                 self._try(pid, self._look_at_directory, who, mounts, b"%s/task/%s/%s" % (base, task, link))
-        self._try(pid, self._look_at_maps, who, mounts, base)
+        self._try(pid, self._look_at_maps, who, mounts, holder)
 
     def _look_at_descriptor(self, who: tuple[Any, ...], mounts: Mounts, holder: bytes, name: bytes) -> None:
         link = holder + b"/fd/" + name
@@ -122,6 +120,9 @@ class Search:
                 major, _, minor = words[3].partition(b":")
                 if b"%d:%d" % (int(major, 16), int(minor, 16)) in self._trees.devices:
                     found.setdefault((words[3], words[4], words[1][3:4] == b"s"), words[0])
+        if found and b"/task/" in base:
+            self._unreadable.append(f"process {who[0]}: what it has mapped is not told after its first thread's end")
+            return
         for (_, _, shared), addresses in found.items():
             start, _, end = addresses.partition(b"-")
             link = b"%s/map_files/%x-%x" % (base, int(start, 16), int(end, 16))
@@ -165,51 +166,22 @@ class Search:
             return
         entry = (*entry[:2], entry[2] or ("directory" if directory else "file"), entry[3])
         path = None if mount is None or shown is None else inside(mount, shown)
-        if directory or mount is None or path is None:
-            self._place(entry, mount, path, facts, links=1 if directory else 2)
-        elif self._bricks:
-            self._place_on_brick(entry, mount, path, facts, link)
-        else:
-            self._place(entry, mount, path, facts, links=facts.st_nlink)
-
-    def _place(
-        self,
-        entry: tuple[Any, ...],
-        mount: tuple[bytes, bytes, bytes] | None,
-        path: bytes | None,
-        facts: os.stat_result,
-        *,
-        links: int,
-    ) -> None:
-        """Tell it under the name that it was opened by, where that is one below the trees; it has so many names."""
         if mount is None or path is None:
             self._doubtful.setdefault(identity(facts), set()).add(entry)
             return
         names = self._trees.named(path, mount)
         gone = path.endswith(_DELETED) and not (names and self._trees.stands(names, facts))
-        if gone:
-            names = self._trees.named(path[: -len(_DELETED)], mount) if links < 2 else []
-        for name in names:
-            self._tell(name, entry, unlinked=gone)
-        if links > 1:
-            self._doubtful.setdefault(identity(facts), set()).add(entry)
-
-    def _place_on_brick(
-        self,
-        entry: tuple[Any, ...],
-        mount: tuple[bytes, bytes, bytes],
-        path: bytes,
-        facts: os.stat_result,
-        link: bytes,
-    ) -> None:
-        if facts.st_nlink < 2:  # what has no name any more is kept by Gluster's own store alone
-            self._place(entry, mount, path, facts, links=0)
-            return
-        names = self._trees.kept_names(link, facts)
-        if names is None:
-            self._place(entry, mount, path, facts, links=facts.st_nlink)
-        for name in names or ():
+        last = self._trees.named(path[: -len(_DELETED)], mount) if gone else []
+        # On a brick Gluster's own store has a link of every file, too.
+        links = int(not gone) if directory else facts.st_nlink - self._bricks
+        kept = self._trees.kept_names(link, facts) if self._bricks and links > 0 and not directory else None
+        for name in kept if kept is not None else [] if gone else names:
             self._tell(name, entry, unlinked=False)
+        if links < 1:
+            for name in last:
+                self._tell(name, entry, unlinked=True)
+        elif kept is None and not directory and (self._bricks or gone or links > 1):
+            self._doubtful.setdefault(identity(facts), set()).add(entry)
 
     def _tell(self, path: bytes, entry: tuple[Any, ...], *, unlinked: bool) -> None:
         key = (path, *entry)
@@ -218,6 +190,10 @@ class Search:
 
 def _matters(entry: tuple[Any, ...] | list[Any]) -> bool:
     return bool(entry[3]) or entry[2] == _WORKING_DIRECTORY
+
+
+def _has_ended(base: bytes) -> bool:
+    return read(base + b"/stat").rpartition(b") ")[2][:1] in (b"Z", b"X")
 
 
 def _shown(link: bytes) -> bytes | None:

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Collection, Sequence
 
 from migrator.adapters.writers.asking import ask
-from migrator.decide.freezing import clients_unseen
+from migrator.decide.freezing import clients_unseen, unopened_unseen
 from migrator.domain.brick import Brick
 from migrator.domain.errors import MigratorError
 from migrator.domain.freezing import Writers
@@ -67,7 +67,7 @@ class BrickWriters:
         # What cannot be seen of this machine's processes shows on the bricks, as that of any other client does.
         return Writers(
             open_files=tuple(one for look in (here, *looks) for one in look.open_files),
-            unseen=tuple(one for look in looks for one in look.unseen),
+            unseen=(*unopened_unseen(health.state), *(one for look in looks for one in look.unseen)),
         )
 
     async def _look(self, brick: Brick, trees: Sequence[bytes], gate: asyncio.Semaphore) -> Writers:

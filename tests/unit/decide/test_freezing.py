@@ -14,7 +14,9 @@ from migrator.decide.freezing import (
     frozen_form,
     judge_top,
     missing_freeze_hook,
+    unopened_unseen,
 )
+from migrator.domain.brick import VolumeState
 from migrator.domain.freezing import FreezeWay, FrozenTop, OpenFile, OpenKind, TopState, Writers
 from migrator.domain.hooks import Hook, HookEvent, HookStage, HookStep
 
@@ -187,6 +189,24 @@ def test_a_file_system_with_clients_elsewhere_is_not_seen_whole(filesystem: str)
     (sentence,) = clients_unseen(filesystem, mount=b"/mnt/data")
     assert filesystem in sentence
     assert "/mnt/data" in sentence
+
+
+@pytest.mark.parametrize(
+    ("options", "seen"),
+    [
+        ((), False),
+        ((("performance.open-behind", "on"),), False),
+        ((("performance.open-behind", "off"), ("nfs.disable", "on")), True),
+        ((("performance.open-behind", "Disable"),), True),
+    ],
+)
+def test_what_clients_open_late_is_not_seen(options: tuple[tuple[str, str], ...], seen: bool) -> None:
+    state = VolumeState(
+        volume="vol1", volume_id="", type="Distribute", started=True, bricks=(), options=options, tasks=()
+    )
+    unseen = unopened_unseen(state)
+    assert (unseen == ()) is seen
+    assert seen or "gluster volume set vol1 performance.open-behind off" in unseen[0]
 
 
 def test_a_file_system_of_this_machine_alone_is_seen_whole() -> None:
