@@ -16,6 +16,7 @@ from migrator.config.site import Site
 from migrator.domain.errors import UsageError
 from migrator.domain.mounts import Mount
 from migrator.domain.site import TargetCapabilities
+from migrator.domain.texts import TEXTS_DIRECTORY
 from migrator.ports.clock import Clock
 from migrator.ports.processes import Processes
 
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from migrator.adapters.filesystems.posix import PosixSource
     from migrator.adapters.filesystems.target import MountedTarget
     from migrator.adapters.hooks.program import HookPrograms
+    from migrator.adapters.hooks.texts import TextTemplates
     from migrator.adapters.ledger.sqlite import SqliteLedger
     from migrator.adapters.output.run_files import DirectoryRunFiles
     from migrator.adapters.plans.chunk_lists import ChunkListFiles
@@ -227,6 +229,14 @@ class Wiring:
             site_file=os.fsencode(self.site.file),
             timeout_s=self.site.hooks.timeout_s,
         )
+
+    def texts(self) -> "TextTemplates | None":
+        """The texts for users; None where the site has none: then nothing is loaded that they need."""
+        if not (self.site.site.hooks_dir / os.fsdecode(TEXTS_DIRECTORY)).is_dir():
+            return None
+        from migrator.adapters.hooks.texts import TextTemplates
+
+        return TextTemplates(os.fsencode(self.site.site.hooks_dir))
 
     def activity(self) -> "ProcActivity":
         """Whether streams still do something."""

@@ -37,6 +37,7 @@ def doctor_command(invocation: Invocation) -> ExitCode:
             find_driver=find_driver,
             hooks=wiring.hooks(),
             links=link_world(wiring),
+            texts=wiring.texts(),
         )
         findings = run_to_end(examine(world), when_interrupted="run `migrator doctor` again")
     present(invocation, findings, finding_document)

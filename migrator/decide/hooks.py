@@ -12,6 +12,7 @@ from migrator.domain.hooks import (
     CALLED_STEPS,
     CONTRACT_VERSION,
     SKIP_EXIT_CODE,
+    TEXT_FILE_VARIABLE,
     FileLook,
     Hook,
     HookEvent,
@@ -103,6 +104,11 @@ def document(stage: HookStage, site: HookSite, facts: HookFacts) -> bytes:
             "pass_number": facts.pass_number,
             "brick": facts.brick,
             "trees": [{"path": percent_escape(tree.path), "user": tree.user} for tree in facts.trees],
+            "user": facts.user,
+            "link": _escaped(facts.link),
+            "old_path": _escaped(facts.old_path),
+            "new_path": _escaped(facts.new_path),
+            "text": facts.text,
             "files": facts.files,
             "size_bytes": facts.size_bytes,
             "state": facts.state or None,
@@ -122,11 +128,14 @@ def environment(stage: HookStage, site: HookSite, facts: HookFacts) -> tuple[tup
     def text(value: object) -> str:
         return "" if value is None else str(value)
 
+    def path(value: bytes | None) -> str:
+        return "" if value is None else value.decode("utf-8", "surrogateescape")
+
     return (
         ("MIGRATOR_HOOK_VERSION", str(CONTRACT_VERSION)),
         ("MIGRATOR_STAGE", stage.name),
         ("MIGRATOR_EVENT", stage.event.value),
-        ("MIGRATOR_SITE", site.file.decode("utf-8", "surrogateescape")),
+        ("MIGRATOR_SITE", path(site.file)),
         ("MIGRATOR_SITE_NAME", site.name),
         ("MIGRATOR_RUN", str(facts.run_id)),
         ("MIGRATOR_PLAN", text(facts.plan)),
@@ -135,6 +144,11 @@ def environment(stage: HookStage, site: HookSite, facts: HookFacts) -> tuple[tup
         ("MIGRATOR_PASS_NUMBER", text(facts.pass_number)),
         ("MIGRATOR_BRICK", text(facts.brick)),
         ("MIGRATOR_STATE", facts.state),
+        ("MIGRATOR_USER", text(facts.user)),
+        ("MIGRATOR_LINK", path(facts.link)),
+        ("MIGRATOR_OLD_PATH", path(facts.old_path)),
+        ("MIGRATOR_NEW_PATH", path(facts.new_path)),
+        (TEXT_FILE_VARIABLE, ""),  # the adapter makes the file
     )
 
 
@@ -261,6 +275,10 @@ def _quoted(path: bytes) -> str:
     """For pasting where that is possible."""
     text = show(path)
     return text if re.fullmatch(r"[\w@%+=:,./-]+", text) else f"'{text}'"
+
+
+def _escaped(path: bytes | None) -> str | None:
+    return None if path is None else percent_escape(path)
 
 
 def _time(at_s: float) -> str:

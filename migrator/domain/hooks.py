@@ -14,6 +14,9 @@ CONTRACT_VERSION = 1
 SKIP_EXIT_CODE = 62
 """A `pre` hook that ends with it stops its step, and the run goes on."""
 
+TEXT_FILE_VARIABLE = "MIGRATOR_TEXT_FILE"
+"""Names the file that holds the text for a user."""
+
 OUTPUT_LIMIT_BYTES = 16 << 10
 """How much of what a hook prints is kept: the end."""
 
@@ -138,6 +141,10 @@ class HookSite:
 class HookFacts:
     """What a hook is told of its step; None is what has no meaning there, or is not known yet.
 
+    Of a step about one user (freeze, switch, thaw), `user` is his name, `link` the path that he works by (None where a hook
+    makes the switch), `old_path` and `new_path` where it leads before the switch and after it, absolute; `text` is what he
+    is told at this stage.
+
     `state` is empty before the step, afterwards `done`, `stopped`, `skipped`, `refused` or `failed`. `files` and
     `size_bytes` are planned, the `copied_` ones what this run brought. Times are seconds since the epoch.
     """
@@ -149,6 +156,11 @@ class HookFacts:
     pass_number: int | None = None
     brick: str | None = None
     trees: tuple[UserTree, ...] = ()
+    user: str | None = None
+    link: bytes | None = None
+    old_path: bytes | None = None
+    new_path: bytes | None = None
+    text: str | None = None
     files: int | None = None
     size_bytes: int | None = None
     state: str = ""
@@ -162,13 +174,14 @@ class HookFacts:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HookCall:
     """One call: `document` goes to standard input, `environment` beside the usual variables. Every process of the hook
-    carries the token.
+    carries the token. Where there is a `text`, it lies in a file for the time of the call.
     """
 
     hook: Hook
     document: bytes
     environment: tuple[tuple[str, str], ...]
     token: str
+    text: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

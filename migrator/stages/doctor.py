@@ -27,6 +27,7 @@ from migrator.decide.site_checks import (
 )
 from migrator.decide.site_guards import kind_problem, mount_problems
 from migrator.decide.site_places import check_catalog_trees, check_globs, check_places, unusable_source
+from migrator.decide.texts import check_texts
 from migrator.decide.tool_checks import (
     check_confinement,
     check_engine,
@@ -50,6 +51,7 @@ from migrator.ports.filesystem import FileSystem, SourceFileSystem, TargetFileSy
 from migrator.ports.hooks import Hooks
 from migrator.ports.ledger import Ledger, SiteRecord
 from migrator.ports.processes import Command, Processes
+from migrator.ports.texts import Texts
 from migrator.stages.host_examination import HostWorld, examine_hosts
 from migrator.stages.link_examination import LinkWorld, examine_links
 from migrator.stages.scan.finding import find_directories
@@ -70,7 +72,7 @@ class DoctorWorld:
     `confinement_problem` says of a program why no stream of it could be confined here, None where it can. `hosts` is
     what is looked at on the hosts of site.toml, None: nothing. `find_driver` raises ToolFailed where an engine that is a
     driver cannot be used. `hooks` None: nobody looks at them. `links` None: no path
-    of a user is to be switched.
+    of a user is to be switched. `texts` None: users are told nothing.
     """
 
     site: Site
@@ -88,6 +90,7 @@ class DoctorWorld:
     find_driver: Callable[[str], object] = lambda _engine: None
     hooks: Hooks | None = None
     links: LinkWorld | None = None
+    texts: Texts | None = None
 
 
 async def examine(world: DoctorWorld) -> tuple[Finding, ...]:
@@ -99,6 +102,7 @@ async def examine(world: DoctorWorld) -> tuple[Finding, ...]:
     findings = [*await _tools(world), *check_unused_keys(world.site.without_effect), *_users_map(world.site)]
     findings += _state_directory(world)
     findings += await _hooks(world)
+    findings += await _texts(world)
     findings.append(check_clock(world.clock.now_s(), _last_event_s(world.ledger)))
     source, source_room, state = await _source(world, record, findings)
     target = await _target(world, record, source_room, findings)
@@ -172,6 +176,15 @@ async def _hooks(world: DoctorWorld) -> list[Finding]:
         fix = "mend the file system that holds them, or name another directory in [site] hooks_dir"
         return [failure("hooks", f"{show(world.hooks.directory)} cannot be looked at: {error}", fix)]
     return check_hooks(found, world.hooks.directory)
+
+
+async def _texts(world: DoctorWorld) -> list[Finding]:
+    if world.texts is None:
+        return []
+    looks, error = await _ask(world, world.texts.look)
+    if looks is None:
+        return [failure("texts", f"{show(world.texts.directory)} cannot be looked at: {error}", "mend what is told")]
+    return check_texts(looks, world.texts.directory)
 
 
 def _state_directory(world: DoctorWorld) -> list[Finding]:

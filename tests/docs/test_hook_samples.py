@@ -18,6 +18,7 @@ HOOKS = REPOSITORY / "hooks"
 README = (HOOKS / "README.md").read_text(encoding="utf-8")
 PAGE = (REPOSITORY / "docs" / "hooks.md").read_text(encoding="utf-8")
 SAMPLES = sorted(path for path in HOOKS.glob("*.d/*"))
+CUTOVER_STAGES = ("pre-freeze", "post-freeze", "post-thaw")
 HOLD, MAIL = "pre-batch.d/10-hold", "post-pass.d/50-mail-notice"
 
 
@@ -44,12 +45,20 @@ def run(hook: str, facts: dict[str, object], **environment: str) -> subprocess.C
 
 
 def test_all_samples_are_executed_here() -> None:
-    assert [str(path.relative_to(HOOKS)) for path in SAMPLES] == sorted([HOLD, MAIL])
+    """Those around a cutover in test_cutover_samples.py."""
+    around_a_cutover = [
+        *(f"{stage}.d/{name}" for stage in CUTOVER_STAGES for name in ("10-lock-account", "20-hold-slurm-jobs")),
+        "pre-freeze.d/50-tell-user",
+        "post-thaw.d/50-tell-user",
+    ]
+    assert [str(path.relative_to(HOOKS)) for path in SAMPLES] == sorted([HOLD, MAIL, *around_a_cutover])
 
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda path: path.name)
 def test_a_sample_is_where_the_contract_wants_it(sample: Path) -> None:
-    assert f"| `{sample.parent.name.removesuffix('.d')}` | `run` |" in PAGE
+    stage = sample.parent.name.removesuffix(".d")
+    assert stage in CUTOVER_STAGES or f"| `{stage}` | `run` |" in PAGE
+    assert f"| `{stage}` |" in PAGE
     assert re.fullmatch(r"[0-9]{2}-[a-z-]+", sample.name)
     mode = sample.stat().st_mode
     assert mode & 0o111
@@ -101,7 +110,7 @@ def test_the_program_calls_the_samples(scratch: Path) -> None:
     hooked.prepare()
     for sample in SAMPLES:
         there = scratch / "hooks" / sample.relative_to(HOOKS)
-        there.parent.mkdir(parents=True, mode=0o755)
+        there.parent.mkdir(parents=True, exist_ok=True, mode=0o755)
         shutil.copy(sample, there)
         # As above, of the first line.
         there.write_text(there.read_text().replace("#!/usr/bin/python3", f"#!{os.path.realpath(sys.executable)}"))

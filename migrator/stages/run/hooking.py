@@ -218,6 +218,7 @@ class Hooking:
             document=document(hook.stage, site, step.facts),
             environment=environment(hook.stage, site, step.facts),
             token=world.tokens(),
+            text=step.facts.text,
         )
         self._say(EventKind.HOOK_CALLED, Severity.INFO, step.place, f"calling the hook {shown(hook)}")
         call_id = records.intend(step_id=step.record.id, hook=hook, token=call.token, at_s=world.clock.now_s())

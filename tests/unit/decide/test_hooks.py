@@ -163,7 +163,38 @@ def test_variables_are_empty_where_there_is_nothing_to_say() -> None:
         "MIGRATOR_PASS_NUMBER",
         "MIGRATOR_BRICK",
         "MIGRATOR_STATE",
+        "MIGRATOR_USER",
+        "MIGRATOR_LINK",
+        "MIGRATOR_OLD_PATH",
+        "MIGRATOR_NEW_PATH",
+        "MIGRATOR_TEXT_FILE",
     }
+
+
+def test_steps_about_one_user_say_who_and_where() -> None:
+    facts = replace(
+        FACTS,
+        user="eve",
+        link=b"/home/\xe9",
+        old_path=b"/mnt/gl/home/\xe9",
+        new_path=b"/b%/home/\xe9",
+        text="Gr\u00fc\u00dfe\n",
+    )
+    told = document(HookStage(step=HookStep.THAW, event=HookEvent.POST), SITE, facts)
+    assert told.isascii()
+    keys = json.loads(told)
+    assert [keys[name] for name in ("user", "link", "old_path", "new_path", "text")] == [
+        "eve",
+        "/home/%E9",
+        "/mnt/gl/home/%E9",
+        "/b%25/home/%E9",
+        "Gr\u00fc\u00dfe\n",
+    ]
+    variables = dict(environment(PRE, SITE, facts))
+    assert variables["MIGRATOR_USER"] == "eve"
+    assert variables["MIGRATOR_LINK"] == "/home/\udce9"
+    assert variables["MIGRATOR_OLD_PATH"] == "/mnt/gl/home/\udce9"
+    assert variables["MIGRATOR_NEW_PATH"] == "/b%/home/\udce9"
     full = dict(environment(POST, SITE, FACTS))
     assert (full["MIGRATOR_STAGE"], full["MIGRATOR_PASS"], full["MIGRATOR_STATE"]) == ("post-batch", "seed", "done")
     assert full["MIGRATOR_SITE"].encode("utf-8", "surrogateescape") == SITE.file

@@ -1,0 +1,230 @@
+"""The sample hooks around a cutover do what they say: executed with real accounts (in an /etc of their own) and real Slurm."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.docs.test_hook_samples import HOOKS, document
+from tests.slurm import DEADLINE_S, Slurm, missing_for_slurm, running_slurm
+
+TELL = ("pre-freeze.d/50-tell-user", "post-thaw.d/50-tell-user")
+LOCK, UNLOCK, UNFREEZE = (f"{stage}.d/10-lock-account" for stage in ("pre-freeze", "post-thaw", "post-freeze"))
+HOLD, RELEASE, GIVE_UP = (f"{stage}.d/20-hold-slurm-jobs" for stage in ("pre-freeze", "post-thaw", "post-freeze"))
+HOSTILE = ("", "../root", "-x", ".x", "a b", "a\nb", "a/b", "a;b")
+
+
+def facts_of(hook: str, user: str, state: str = "") -> dict[str, object]:
+    stage = hook.split(".d/", maxsplit=1)[0]
+    more = {"stage": stage, "event": stage.split("-")[0], "user": user, "state": state or None}
+    return document() | more
+
+
+def variables(hook: str, user: str, site: Path, state: str = "") -> dict[str, str]:
+    stage = hook.split(".d/", maxsplit=1)[0]
+    return {
+        "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+        "LC_ALL": "C",
+        "MIGRATOR_SITE": str(site / "site.toml"),
+        "MIGRATOR_STAGE": stage,
+        "MIGRATOR_USER": user,
+        "MIGRATOR_STATE": state,
+    }
+
+
+def tell(hook: str, facts: dict[str, object]) -> "subprocess.CompletedProcess[str]":
+    # The interpreter of the sample's first line may be missing where tests run: this one serves as well.
+    return subprocess.run(
+        [sys.executable, "-I", str(HOOKS / hook)], input=json.dumps(facts), capture_output=True, text=True, check=False
+    )
+
+
+@pytest.mark.parametrize("hook", TELL)
+def test_a_user_is_sent_the_text_of_the_site(hook: str) -> None:
+    done = tell(hook, facts_of(hook, "alice") | {"text": "Your files: Grüße\n\nDear alice,\n\nhello.\n"})
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("To: alice@example.org\nSubject: Your files: Grüße\nContent-Type: text/plain")
+    assert done.stdout.endswith("\n\nDear alice,\n\nhello.\n\n")
+
+
+@pytest.mark.parametrize("hook", TELL)
+def test_without_a_text_or_somebody_to_write_to_it_fails(hook: str) -> None:
+    changes: list[dict[str, object]] = [{"text": None}, {"text": ""}, {"version": 2}]
+    changes += [{"user": user} for user in HOSTILE]
+    for change in changes:
+        done = tell(hook, facts_of(hook, "alice") | {"text": "Subject\n\nbody\n"} | change)
+        assert (done.returncode, done.stdout) == (1, "")
+        assert done.stderr
+
+
+def test_both_sides_are_told_by_the_same_file() -> None:
+    assert len({(HOOKS / hook).read_bytes() for hook in TELL}) == 1
+    for pair in ((UNLOCK, UNFREEZE), (RELEASE, GIVE_UP)):
+        assert len({(HOOKS / hook).read_bytes() for hook in pair}) == 1
+
+
+class Accounts:
+    """Accounts in a copy of /etc that only the hooks see (a mount namespace of their own)."""
+
+    def __init__(self, directory: Path) -> None:
+        self.site = directory
+        self.etc = directory / "etc"
+        self.etc.mkdir()
+        for name in ("passwd", "shadow", "group", "gshadow", "login.defs", "nsswitch.conf"):
+            if Path("/etc", name).exists():
+                shutil.copy2(f"/etc/{name}", self.etc / name)
+        if Path("/etc/pam.d").is_dir():
+            shutil.copytree("/etc/pam.d", self.etc / "pam.d")
+        with (self.etc / "passwd").open("a") as passwd, (self.etc / "shadow").open("a") as shadow:
+            for number, user in enumerate(("alice", "bob")):
+                passwd.write(f"{user}:x:{60001 + number}:60001::/nonexistent:/bin/sh\n")
+                shadow.write(f"{user}:!:19000:0:99999:7::{'20500' if user == 'bob' else ''}:\n")
+
+    def call(self, hook: str, user: str, state: str = "") -> "subprocess.CompletedProcess[str]":
+        shell = f'mount --bind "{self.etc}" /etc && exec "{HOOKS / hook}"'
+        return subprocess.run(
+            ["unshare", "--mount", "sh", "-c", shell],
+            input=json.dumps(facts_of(hook, user, state)),
+            env=variables(hook, user, self.site, state),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    def works(self, hook: str, user: str, state: str = "") -> None:
+        done = self.call(hook, user, state)
+        assert done.returncode == 0, done.stderr
+
+    def expires(self, user: str) -> str:
+        (line,) = [line for line in (self.etc / "shadow").read_text().splitlines() if line.startswith(f"{user}:")]
+        return line.split(":")[7]
+
+
+@pytest.fixture
+def accounts(scratch: Path) -> Accounts:
+    if missing := [name for name in ("chage", "getent", "unshare") if shutil.which(name) is None]:
+        pytest.skip(f"needs {', '.join(missing)}")
+    return Accounts(scratch)
+
+
+@pytest.mark.needs_root
+@pytest.mark.parametrize(("user", "before"), [("alice", ""), ("bob", "20500")])
+def test_an_account_is_locked_and_gets_back_what_it_had(accounts: Accounts, user: str, before: str) -> None:
+    for hook, state in ((UNLOCK, "done"), (UNFREEZE, "refused")):
+        for _ in range(2):  # killed in the middle, hooks are called again
+            accounts.works(LOCK, user)
+            assert accounts.expires(user) == "1"
+        accounts.works(UNFREEZE, user, "done")
+        assert accounts.expires(user) == "1"
+        for _ in range(2):
+            accounts.works(hook, user, state)
+            assert accounts.expires(user) == before
+    assert list((accounts.site / "locked").iterdir()) == []
+
+
+@pytest.mark.needs_root
+def test_what_is_no_account_is_not_locked(accounts: Accounts) -> None:
+    before = (accounts.etc / "shadow").read_bytes()
+    for user in (*HOSTILE, "nobody-here"):
+        done = accounts.call(LOCK, user)
+        assert (done.returncode, bool(done.stderr)) == (1, True)
+    assert (accounts.etc / "shadow").read_bytes() == before
+    assert not (accounts.site / "locked").exists()
+
+
+@pytest.fixture(scope="module")
+def slurm() -> Iterator[Slurm]:
+    if reason := missing_for_slurm():
+        pytest.skip(f"needs a Slurm cluster: {reason}")
+    with running_slurm() as made:
+        yield made
+
+
+def call_with_slurm(slurm: Slurm, hook: str, site: Path, state: str = "") -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [str(HOOKS / hook)],
+        input=json.dumps(facts_of(hook, "root", state)),
+        env=variables(hook, "root", site, state) | {"SLURM_CONF": str(slurm.config)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def submit(slurm: Slurm, *options: str) -> str:
+    return slurm.do("sbatch", "--parsable", "--output=/dev/null", *options, "--wrap=exec sleep 600").strip()
+
+
+def waiting(slurm: Slurm) -> dict[str, str]:
+    """Why each job that waits does so."""
+    lines = slurm.do("squeue", "--noheader", "--states=PENDING", "--format=%i|%r").splitlines()
+    return dict(line.split("|") for line in lines)
+
+
+@pytest.mark.needs_root
+def test_waiting_jobs_are_held_and_released(slurm: Slurm, scratch: Path) -> None:
+    slurm.calm()
+    later = submit(slurm, "--begin=now+1hour")
+    own = submit(slurm, "--hold")
+    for _ in range(2):
+        done = call_with_slurm(slurm, HOLD, scratch)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert all(reason.startswith("JobHeld") for reason in waiting(slurm).values())
+    assert call_with_slurm(slurm, GIVE_UP, scratch, "done").returncode == 0
+    assert waiting(slurm)[later].startswith("JobHeld")
+    for _ in range(2):
+        done = call_with_slurm(slurm, RELEASE, scratch, "done")
+        assert done.returncode == 0, done.stderr
+    assert not waiting(slurm)[later].startswith("JobHeld")
+    assert waiting(slurm)[own].startswith("JobHeld")
+    assert list((scratch / "held").iterdir()) == []
+    # A freeze that was refused by a hook after this one, and a job that was taken away meanwhile.
+    assert call_with_slurm(slurm, HOLD, scratch).returncode == 0
+    slurm.do("scancel", later)
+    assert call_with_slurm(slurm, GIVE_UP, scratch, "refused").returncode == 0
+    assert list((scratch / "held").iterdir()) == []
+
+
+@pytest.mark.needs_root
+def test_while_a_job_runs_it_is_not_yet_time_and_nothing_stays_held(slurm: Slurm, scratch: Path) -> None:
+    slurm.calm()
+    running = submit(slurm)
+    deadline_s = time.monotonic() + DEADLINE_S
+    while slurm.jobs().get(running) != "RUNNING":
+        assert time.monotonic() < deadline_s
+        time.sleep(0.05)
+    later = submit(slurm, "--begin=now+1hour")
+    done = call_with_slurm(slurm, HOLD, scratch)
+    assert done.returncode == 62
+    assert f"jobs of root are running: {running}" in done.stderr
+    assert not waiting(slurm)[later].startswith("JobHeld")
+    assert list((scratch / "held").iterdir()) == []
+
+
+@pytest.mark.needs_root
+def test_where_slurm_does_not_answer_nobody_is_frozen_and_the_list_stays(slurm: Slurm, scratch: Path) -> None:
+    slurm.calm()
+    submit(slurm, "--begin=now+1hour")
+    assert call_with_slurm(slurm, HOLD, scratch).returncode == 0
+    (scratch / "wrong.conf").write_text("Nonsense=1\n")
+    for hook in (HOLD, RELEASE):
+        env = variables(hook, "root", scratch) | {"SLURM_CONF": str(scratch / "wrong.conf")}
+        done = subprocess.run([str(HOOKS / hook)], input="{}", env=env, capture_output=True, text=True, check=False)
+        assert done.returncode not in (0, 62)
+    assert (scratch / "held" / "root").exists()
+    slurm.calm()
+
+
+def test_no_other_user_is_meant_than_one_with_a_plain_name(scratch: Path) -> None:
+    for hook in (LOCK, UNLOCK, UNFREEZE, HOLD, RELEASE, GIVE_UP):
+        for user in HOSTILE:
+            env = variables(hook, user, scratch)
+            done = subprocess.run([str(HOOKS / hook)], input="{}", env=env, capture_output=True, text=True, check=False)
+            assert (done.returncode, "not the name of an account" in done.stderr) == (1, True)
+    assert os.listdir(scratch) == []
