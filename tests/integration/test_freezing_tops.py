@@ -56,6 +56,8 @@ def prepare(source: Path, kind: str) -> Path:
         case "of-root":
             os.chown(top, 0, 0)
             top.chmod(0o500)
+        case _:
+            assert kind == "plain"
     return top
 
 
