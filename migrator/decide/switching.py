@@ -1,11 +1,13 @@
 """Which links can be switched, and what speaks against it. Pure: from looks to sentences."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from migrator.decide.acl import owning_group_bits, parse_acl
 from migrator.decide.expectations import xattr_loss
-from migrator.domain.entry import ACL_ACCESS, Entry, EntryType
+from migrator.domain.entry import ACL_ACCESS, ACL_DEFAULT, Entry, EntryType
 from migrator.domain.finding import Finding, failure, ok
+from migrator.domain.freezing import FrozenTop
 from migrator.domain.hooks import FileLook, HookEvent, HooksFound, HookStage, HookStep
 from migrator.domain.mounts import Mount
 from migrator.domain.paths import is_beneath, show
@@ -175,6 +177,16 @@ def check_link_users(trees: Collection[UserTree]) -> Iterator[Finding]:
         named = ", ".join(show(tree.path) for tree in found[:_SHOWN]) + (", ..." if len(found) > _SHOWN else "")
         message = f"{several(len(found), 'tree')} have the link of one user, {show(user.encode('utf-8', 'surrogateescape'))}: {named}"
         yield failure(_CHECK, message, f"give them users of their own in [users] map, {_BY_HOOK}")
+
+
+def top_before(seen: Entry, frozen: FrozenTop) -> Entry:
+    """The top directory of a tree as it was before it was frozen, from a look at the frozen one and what was written down:
+    freezing changes owner, mode and ACLs, and neither times nor other attributes. The tree on the target is opened so.
+    """
+    acls = {ACL_ACCESS: frozen.acl_access, ACL_DEFAULT: frozen.acl_default}
+    kept = {name: value for name, value in seen.xattrs.items() if name not in acls}
+    xattrs = kept | {name: value for name, value in acls.items() if value is not None}
+    return replace(seen, uid=frozen.uid, gid=frozen.gid, mode=frozen.mode, xattrs=xattrs)
 
 
 def opened_mode(like: Entry, capabilities: TargetCapabilities) -> int:

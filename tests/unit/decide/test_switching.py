@@ -1,5 +1,7 @@
 """Which links can be switched."""
 
+from dataclasses import replace
+
 import pytest
 
 from migrator.decide.acl import GROUP_OBJ, MASK, OTHER, USER, USER_OBJ, AclEntry, build_acl
@@ -11,11 +13,13 @@ from migrator.decide.switching import (
     link_problem,
     link_setting_problem,
     opened_mode,
+    top_before,
     user_problem,
     way_problem,
 )
-from migrator.domain.entry import ACL_ACCESS, EntryType
+from migrator.domain.entry import ACL_ACCESS, ACL_DEFAULT, EntryType
 from migrator.domain.finding import FindingStatus
+from migrator.domain.freezing import FrozenTop
 from migrator.domain.hooks import FileLook, Hook, HookEvent, HooksFound, HookStage, HookStep
 from migrator.domain.mounts import Mount
 from migrator.domain.site import TargetCapabilities
@@ -188,3 +192,27 @@ def test_a_lost_acl_gives_the_group_no_more_than_it_had(keeps: bool, mode: int) 
         opened_mode(entry(b"home/alice", type=EntryType.DIRECTORY, mode=0o2775), TargetCapabilities(keeps_acls=False))
         == 0o2775
     )
+
+
+def test_the_top_is_opened_as_it_was_before_the_freeze() -> None:
+    before = entry(
+        b"home/alice",
+        type=EntryType.DIRECTORY,
+        mode=0o2770,
+        xattrs={ACL_ACCESS: b"access", ACL_DEFAULT: b"default", b"user.note": b"hers"},
+    )
+    recorded = FrozenTop(
+        tree=before.path,
+        ino=before.ino,
+        gfid=None,
+        uid=before.uid,
+        gid=before.gid,
+        mode=before.mode,
+        acl_access=b"access",
+        acl_default=b"default",
+    )
+    frozen = replace(before, uid=0, mode=recorded.frozen_mode, xattrs={b"user.note": b"hers"})
+    assert top_before(frozen, recorded) == before
+    plain = replace(before, xattrs={})
+    without = replace(recorded, acl_access=None, acl_default=None)
+    assert top_before(replace(frozen, xattrs={ACL_ACCESS: b"of the freeze"}), without) == plain
