@@ -11,16 +11,14 @@ import errno
 import hashlib
 import os
 import stat
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from migrator.adapters.filesystems.mountinfo import read_mounts
+from migrator.adapters.filesystems.noted_way import Way, walk
 from migrator.decide.expectations import TEMPORARY_PREFIX
 from migrator.decide.switching import leads_elsewhere, link_path, link_problem, user_problem, way_problem
 from migrator.domain.entry import EntryType
 from migrator.domain.errors import Refused
-from migrator.domain.hooks import FileLook
 from migrator.domain.mounts import mount_of
 from migrator.domain.paths import is_beneath, show
 from migrator.domain.switching import LinkLook, LinkPlace, LinkProblem, SwitchOutcome
@@ -28,7 +26,6 @@ from migrator.domain.switching import LinkLook, LinkPlace, LinkProblem, SwitchOu
 _RENAME_EXCHANGE = 2
 _NOT_KNOWN = frozenset({errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP})
 _PATH = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
-_SYMLINKS_LIMIT = 40  # as many as the kernel follows (path_resolution(7))
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -58,9 +55,9 @@ class SymlinkedPaths:
     def read_link(self, user: str) -> LinkLook:
         """As the port says."""
         path = self._path(user)
-        way = _Way()
+        way = Way()
         try:
-            with _walk(os.path.dirname(path), way) as fd:
+            with walk(os.path.dirname(path), way) as fd:
                 return _look(path, way, fd)
         except (FileNotFoundError, NotADirectoryError):
             return LinkLook(path=path, way=tuple(way.looks))
@@ -71,9 +68,9 @@ class SymlinkedPaths:
         """As the port says."""
         old_real, new_real = self._tree(expected_old), self._tree(new)
         path = self._path(user)
-        name, way = os.path.basename(path), _Way()
+        name, way = os.path.basename(path), Way()
         try:
-            with _walk(os.path.dirname(path), way) as fd:
+            with walk(os.path.dirname(path), way) as fd:
                 # A call that was killed may have left two links in each other's place: that is mended first.
                 self._require(LinkLook(path=path, way=tuple(way.looks), directory=way.real, type=EntryType.SYMLINK))
                 _recover(fd, name, new, (old_real, new_real))
@@ -121,68 +118,7 @@ class SymlinkedPaths:
         return real
 
 
-@dataclass(slots=True)
-class _Way:
-    looks: list[FileLook] = field(default_factory=list)
-    real: bytes = b"/"
-
-
-@contextmanager
-def _walk(directory: bytes, way: _Way) -> Iterator[int]:
-    """The directory, open (O_PATH), with all that was passed on the way. Symlinks are followed by hand, and only root's.
-
-    Raises OSError; ELOOP where a symlink on the way is somebody else's, which then is the last look.
-    """
-    pending = [part for part in directory.split(b"/") if part]
-    fd = os.open(b"/", _PATH | os.O_DIRECTORY)
-    symlinks = 0
-    try:
-        _note(way, fd)
-        while pending:
-            part = pending.pop(0)
-            deeper = os.open(part, _PATH, dir_fd=fd)
-            if part == b"..":
-                way.real = os.path.dirname(way.real)
-            else:
-                way.real = os.path.join(way.real, part)
-            try:
-                look = _note(way, deeper)
-                if look.type is EntryType.SYMLINK:
-                    symlinks += 1
-                    _refuse_to_follow(look, symlinks)
-                    text = os.readlink(b"", dir_fd=deeper)
-                    pending[:0] = [piece for piece in text.split(b"/") if piece not in (b"", b".")]
-                    way.real = b"/" if text.startswith(b"/") else os.path.dirname(way.real)
-                    os.close(deeper)
-                    deeper = os.open(b"/", _PATH | os.O_DIRECTORY) if text.startswith(b"/") else os.dup(fd)
-                elif look.type is not EntryType.DIRECTORY:
-                    raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), way.real)
-            except OSError:
-                os.close(deeper)
-                raise
-            os.close(fd)
-            fd = deeper
-        if way.looks[-1].type is not EntryType.DIRECTORY:  # a symlink to a place that was passed before
-            _note(way, fd)
-        yield fd
-    finally:
-        os.close(fd)
-
-
-def _refuse_to_follow(look: FileLook, symlinks: int) -> None:
-    if look.uid not in (0, os.geteuid()) or symlinks > _SYMLINKS_LIMIT:
-        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), look.path)
-
-
-def _note(way: _Way, fd: int) -> FileLook:
-    facts = os.fstat(fd)
-    kind = EntryType.of_mode(facts.st_mode)
-    look = FileLook(path=way.real, type=kind, uid=facts.st_uid, mode=stat.S_IMODE(facts.st_mode))
-    way.looks.append(look)
-    return look
-
-
-def _look(path: bytes, way: _Way, directory_fd: int) -> LinkLook:
+def _look(path: bytes, way: Way, directory_fd: int) -> LinkLook:
     """The link itself, and what it leads to."""
     name = os.path.basename(path)
     found: EntryType | None = None
