@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import assert_never
 
 from migrator.decide.cutover_ways import Phase, Way
-from migrator.domain.cutover import CutoverRecord
+from migrator.domain.cutover import CutoverRecord, CutoverState
 from migrator.domain.cutover_seen import Halt, LinkSeen, Seen, TopSeen
 from migrator.domain.paths import show
 
@@ -40,18 +40,20 @@ def unexplained_start(way: Way, record: CutoverRecord, seen: Seen) -> Halt | Non
     """The same before a rollback begins: the user may have changed the top of what is his meanwhile."""
     if found := _link(way, Phase.START, record, seen):
         return found
-    return _both(way, record, seen, _ANY, _CLOSED)
+    here = frozenset({TopSeen.FROZEN, TopSeen.OPEN}) if record.state is CutoverState.SWITCHED else _ANY
+    return _both(way, record, seen, here, _CLOSED)
 
 
 def _tops(way: Way, phase: Phase, record: CutoverRecord, seen: Seen) -> Halt | None:
     here, there = _TOP_HERE[phase], _CLOSED
-    if phase is Phase.THAWING:
+    if phase in (Phase.SWITCHED, Phase.THAWING):
+        # One who was switched may have been thawed by hand.
         there = frozenset({TopSeen.FROZEN, TopSeen.PARTLY, TopSeen.OPEN})
     elif phase is Phase.ARRIVED:
         # From now on it is the user's: he may give it any mode.
         there = _ANY
     elif phase is Phase.SWITCHING and seen.link is way.link_after:
-        here = _CLOSED
+        here, there = _CLOSED, frozenset({TopSeen.FROZEN, TopSeen.OPEN})
     return _both(way, record, seen, here, there)
 
 
