@@ -97,11 +97,11 @@ def let_settle() -> None:
 
 
 def standing(tree: Path) -> dict[str, tuple[int, int, int]]:
-    """Inode, mtime and ctime of every file in a directory: what was sent again has others."""
+    """Inode, mtime and ctime of every file in a directory, whatever the length of its path: what was sent again has others."""
     found: dict[str, tuple[int, int, int]] = {}
-    for above, _, names in os.walk(tree):
+    for above, _, names, fd in os.fwalk(tree):
         for name in names:
-            path = Path(above, name)
-            facts = path.lstat()
-            found[str(path.relative_to(tree))] = (facts.st_ino, facts.st_mtime_ns, facts.st_ctime_ns)
+            facts = os.stat(name, dir_fd=fd, follow_symlinks=False)
+            path = str(Path(above, name).relative_to(tree))
+            found[path] = (facts.st_ino, facts.st_mtime_ns, facts.st_ctime_ns)
     return found
