@@ -26,6 +26,9 @@ _PART_NAMES = {
     "walk_s": "scan: its walk",
     "finish_s": "scan: the end of its catalog",
     "compare_s": "comparing catalogs",
+    "find_s": "delta pass: its scan and comparison",
+    "send_s": "delta pass: bringing over what changed",
+    "around_s": "delta pass: start, checks and end of the command",
 }
 
 

@@ -48,6 +48,15 @@ def through_the_mount(lab: BenchLab, group: str) -> Mapping[str, tuple[str, Copy
     }
 
 
+def rsync(lab: BenchLab, group: str, *options: str) -> Copy:
+    def copy() -> dict[str, float]:
+        call(["rsync", *options, f"{lab.source / group}/", f"{lab.target / group}/"])
+        sync_target(lab)
+        return {}
+
+    return copy
+
+
 def fpsync(lab: BenchLab, group: str) -> Copy:
     def copy() -> dict[str, float]:
         own = lab.work / "fpsync"

@@ -47,9 +47,22 @@ class Program:
         return {"plan_s": time.monotonic() - begun_s}
 
     def run(self, *options: str) -> dict[str, float]:
+        """The seed pass of every batch."""
         begun_s = time.monotonic()
-        self.verb("run", "--all", *options)
+        self.verb("run", "--all", "--deltas", "0", *options)
         return {"run_s": time.monotonic() - begun_s}
+
+    def delta(self) -> tuple[list[dict[str, Any]], dict[str, float]]:
+        """One delta pass of every batch: what each came to, and what it took, as a whole and by its own account."""
+        begun_s = time.monotonic()
+        summary = self.verb("run", "--all", "--deltas", "1")
+        elapsed_s = time.monotonic() - begun_s
+        deltas = [delta for batch in summary["batches"] for delta in batch["deltas"]]
+        parts_s = {
+            "find_s": sum(float(delta["scan_s"]) for delta in deltas),
+            "send_s": sum(float(delta["elapsed_s"]) for delta in deltas),
+        }
+        return deltas, {"around_s": max(elapsed_s - sum(parts_s.values()), 0.0), **parts_s}
 
     def whole_job(self) -> dict[str, float]:
         """From a site that is recorded and nothing else to users' trees on the target."""
