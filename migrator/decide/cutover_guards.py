@@ -5,6 +5,7 @@ against it too.
 """
 
 from collections.abc import Iterable, Sequence
+from math import isnan
 
 from migrator.decide.cutover_words import state_words
 from migrator.domain.cutover import ENDED_STATES, ROLLBACK_STATES, SETTLED_STATES, CutoverRecord
@@ -112,7 +113,7 @@ def _freeze_length(batch: int, predicted_s: float | None, most_s: float, accepte
     if accepted:
         return
     otherwise = "or accept it with --accept-freeze"
-    if predicted_s is None:
+    if predicted_s is None or isnan(predicted_s):
         yield (
             f"how long the freeze would be is not predicted: make a delta pass with `migrator run --user-batch {batch}`, "
             f"{otherwise}"

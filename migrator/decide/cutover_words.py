@@ -3,8 +3,15 @@
 from collections.abc import Iterator, Sequence
 from typing import assert_never
 
-from migrator.domain.cutover import ENDED_STATES, ROLLBACK_STATES, SETTLED_STATES, CutoverRecord, CutoverState
-from migrator.domain.report import Blocker
+from migrator.domain.cutover import (
+    ENDED_STATES,
+    ROLLBACK_STATES,
+    SETTLED_STATES,
+    UNDER_WAY_STATES,
+    CutoverRecord,
+    CutoverState,
+)
+from migrator.domain.report import Blocker, CutoverFacts
 from migrator.domain.units import format_duration, several
 
 _SAID_SHARE = 0.1
@@ -94,17 +101,35 @@ def cutover_blockers(records: Sequence[CutoverRecord], *, at_work: bool) -> Iter
             )
 
 
-def sum_words(records: Sequence[CutoverRecord]) -> str:
+def newest_attempts(records: Sequence[CutoverRecord]) -> tuple[CutoverRecord, ...]:
+    """The newest attempt of each tree, in the order of the first ones; `records` come oldest first."""
+    return tuple({record.tree.path: record for record in records}.values())
+
+
+def cutover_facts(record: CutoverRecord) -> CutoverFacts:
+    """What is shown of an attempt."""
+    return CutoverFacts(
+        tree=record.tree,
+        batch=record.batch,
+        attempt=record.attempt,
+        state=record.state,
+        since_s=record.since_s,
+        predicted_freeze_s=record.predicted_freeze_s,
+        frozen_at_s=record.frozen_at_s,
+        thawed_at_s=record.thawed_at_s,
+        freeze_s=record.freeze_s,
+        failure=record.failure,
+    )
+
+
+def sum_words(cutovers: Sequence[CutoverFacts]) -> str:
     """How many users are where, as one sentence; empty where none was cut over."""
-    settled = sum(record.state in SETTLED_STATES for record in records)
-    ended = sum(record.state in ENDED_STATES for record in records)
-    under_way = sum(record.under_way for record in records)
     parts = [
         f"{several(count, 'user')} {what}"
         for count, what in (
-            (settled, "on the target"),
-            (under_way, "between both sides"),
-            (ended, "back on the source after an attempt"),
+            (sum(one.state in SETTLED_STATES for one in cutovers), "on the target"),
+            (sum(one.state in UNDER_WAY_STATES for one in cutovers), "on the way"),
+            (sum(one.state in ENDED_STATES for one in cutovers), "back on the source after an attempt"),
         )
         if count
     ]

@@ -6,6 +6,7 @@ from enum import StrEnum
 
 from migrator.domain.changes import ChangeKind, ChangeTally
 from migrator.domain.convergence import ConvergenceRecord
+from migrator.domain.cutover import CutoverState
 from migrator.domain.events import Event
 from migrator.domain.plan import Plan
 from migrator.domain.states import BatchState, ChunkKind, ChunkState, PassKind, PassState
@@ -175,6 +176,24 @@ class BatchFacts:
     convergence: ConvergenceRecord | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CutoverFacts:
+    """The newest attempt to cut one user tree over. `since_s` is when it came to its state, `freeze_s` how long the user was
+    frozen (None before he was thawed), `failure` the reason of the last failure.
+    """
+
+    tree: UserTree
+    batch: int
+    attempt: int
+    state: CutoverState
+    since_s: float
+    predicted_freeze_s: float | None
+    frozen_at_s: float | None
+    thawed_at_s: float | None
+    freeze_s: float | None
+    failure: str
+
+
 class RunLife(StrEnum):
     """Whether a run lives: `silent` ones have neither ended nor given a sign of life for a while, `killed` ones have
     not ended either, and their process is gone.
@@ -289,7 +308,7 @@ class StatusFacts:
 
     `attention` is cut; `attention_total` is not. `rate` is the last minutes' throughput, None while nothing is copied;
     `last_rate` that of the last minutes in which something was. `verified_content_bytes` are those of the verified
-    bytes whose content was compared, not only their attributes.
+    bytes whose content was compared, not only their attributes. `cutovers` has the newest attempt of every tree of the plan.
     """
 
     at_s: float
@@ -310,6 +329,7 @@ class StatusFacts:
     runs: tuple[RunFacts, ...] = ()
     events: tuple[Event, ...] = ()
     blocked: tuple[Blocker, ...] = ()
+    cutovers: tuple[CutoverFacts, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from migrator.decide.blockers import blockers
+from migrator.decide.cutover_words import cutover_blockers, cutover_facts, newest_attempts
 from migrator.decide.progress_facts import (
     add_up,
     batch_facts,
@@ -79,6 +80,7 @@ def read_status(
         batches, trees = _batches(ledger, facts.name, passes)
         done = read_done(ledger, facts.name, now_s=now_s, started_at_s=first_start(passes))
     overall = add_up(trees)
+    cutovers = () if chosen is None else newest_attempts(ledger.cutovers.of_plan(chosen[0].name))
     runs = tuple(_run_facts(ledger, now_s, is_gone))
     newest = next((run for run in runs if run.verb == _COPYING_VERB), None)
     copying = newest is not None and newest.life is RunLife.AT_WORK
@@ -113,7 +115,11 @@ def read_status(
         vanished_total=sum(batch.attention.vanished for batch in batches),
         runs=runs,
         events=tuple(ledger.facts.incidents(events_limit)),
-        blocked=blockers(site=name, scan=scan, plan=plan_facts, batches=batches, runs=runs),
+        blocked=(
+            *cutover_blockers(cutovers, at_work=any(run.life is RunLife.AT_WORK for run in runs)),
+            *blockers(site=name, scan=scan, plan=plan_facts, batches=batches, runs=runs),
+        ),
+        cutovers=tuple(cutover_facts(record) for record in cutovers),
     )
 
 

@@ -23,6 +23,7 @@ TYPES = [
     Prediction,
     TreeChurn,
     report.TreeFacts,
+    report.CutoverFacts,
     report.PassFacts,
     report.AttentionCount,
     report.AttentionFile,

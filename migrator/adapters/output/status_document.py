@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from migrator.adapters.output.convergence_document import convergence_blocks
+from migrator.adapters.output.cutover_document import cutover_blocks
 from migrator.adapters.output.document import (
     Bar,
     Block,
@@ -62,6 +63,10 @@ def _sections(status: StatusFacts, tree_rows: int | None) -> Iterator[Section]:
     if status.batches:
         yield Section(title="Batches", blocks=tuple(batch_blocks(status.batches)))
         yield Section(title="Users", blocks=(tree_table(status.trees, status.batches, limit=tree_rows),))
+    if status.cutovers:
+        yield Section(
+            title="Cutovers", blocks=tuple(cutover_blocks(status.cutovers, now_s=status.at_s, limit=tree_rows))
+        )
     if status.attention_total:
         yield Section(
             title="Files that need attention", blocks=(attention_table(status.attention, status.attention_total),)

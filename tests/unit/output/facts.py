@@ -1,12 +1,14 @@
 """Facts with a hostile string in every place that a user's name, path or message can reach."""
 
 from migrator.domain.convergence import ConvergenceRecord, Outcome, Prediction, TreeChurn
+from migrator.domain.cutover import CutoverState
 from migrator.domain.events import Event, EventKind, Severity
 from migrator.domain.report import (
     AttentionCount,
     AttentionFile,
     BatchFacts,
     Blocker,
+    CutoverFacts,
     DonePoint,
     Estimate,
     PassFacts,
@@ -167,6 +169,20 @@ def report(path: bytes = b"home/alice", text: str = "alice") -> ReportFacts:
         vanished_total=3,
         runs=(run,),
         events=(Event(at_s=AT_S, kind=EventKind.FILE_BAD, severity=Severity.ERROR, subject=text, message=f"m {text}"),),
+        cutovers=(
+            CutoverFacts(
+                tree=trees[0],
+                batch=1,
+                attempt=2,
+                state=CutoverState.REVERTED,
+                since_s=AT_S - 30,
+                predicted_freeze_s=45.0,
+                frozen_at_s=AT_S - 90,
+                thawed_at_s=AT_S - 30,
+                freeze_s=60.0,
+                failure=f"no: {text}",
+            ),
+        ),
         blocked=(Blocker(subject=text, on=f"on {text}", hint="migrator verify --user-batch 1"),),
     )
     return ReportFacts(

@@ -1,0 +1,62 @@
+"""What status and report say about cutovers."""
+
+import json
+from dataclasses import replace
+
+from migrator.adapters.output.cutover_document import cutover_blocks
+from migrator.adapters.output.document import Paragraph, Table
+from migrator.adapters.output.json_form import to_json
+from migrator.adapters.output.markdown import to_markdown
+from migrator.adapters.output.report_document import report_document
+from migrator.adapters.output.status_document import status_document
+from migrator.domain.cutover import CutoverState
+from migrator.domain.report import CutoverFacts
+from tests.unit.output.facts import AT_S, report
+
+(FACTS,) = report().status.cutovers
+NONE = "\N{EN DASH}"
+
+
+def rows(*cutovers: CutoverFacts) -> list[tuple[str, ...]]:
+    return [row for block in cutover_blocks(cutovers, now_s=AT_S) if isinstance(block, Table) for row in block.rows]
+
+
+def test_one_that_was_given_up() -> None:
+    assert rows(FACTS) == [
+        (
+            "1",
+            "alice",
+            "home/alice",
+            "on the source, cutover given up",
+            "2025-11-20 00:52 UTC",
+            "45 s",
+            "1 min",
+            "2",
+            "no: alice",
+        )
+    ]
+
+
+def test_a_freeze_that_goes_on_and_one_that_has_not_begun() -> None:
+    frozen = replace(FACTS, state=CutoverState.VERIFYING, thawed_at_s=None, freeze_s=None, failure="")
+    waiting = replace(FACTS, state=CutoverState.PLANNED, frozen_at_s=None, freeze_s=None, predicted_freeze_s=None)
+    first, second = rows(waiting, frozen)
+    assert (first[3], first[6], first[8]) == ("frozen: verifying", "1 min 30 s so far", NONE)
+    assert (second[3], second[5], second[6]) == ("planned", NONE, NONE)
+
+
+def test_says_how_many_users_are_where() -> None:
+    states = (CutoverState.RETAINED, CutoverState.THAWED, CutoverState.SWITCHED, CutoverState.ROLLED_BACK)
+    blocks = cutover_blocks([replace(FACTS, state=state) for state in states], now_s=AT_S)
+    (said,) = [block for block in blocks if isinstance(block, Paragraph)]
+    assert said.text == "2 users on the target, 1 user on the way, 1 user back on the source after an attempt."
+
+
+def test_status_and_report_and_json_have_it() -> None:
+    facts = report()
+    for document in (status_document(facts.status), report_document(facts)):
+        assert "cutover given up" in to_markdown(document)
+    without = replace(facts.status, cutovers=())
+    assert "Cutovers" not in [section.title for section in status_document(without).sections]
+    (read,) = json.loads(to_json(facts.status))["cutovers"]
+    assert (read["state"], read["freeze_s"], read["tree"]["path"]) == ("reverted", 60.0, "home/alice")
