@@ -1,6 +1,7 @@
 """`kill -9` of the whole program in every phase of a delta pass: the same command brings the target to what the source is."""
 
 import contextlib
+import json
 import os
 import random
 import sqlite3
@@ -20,6 +21,7 @@ pytestmark = [pytest.mark.needs_root, pytest.mark.slow, pytest.mark.timeout(600)
 
 RENAMED = 1500
 SENT = 400
+OLD_S, OLD_PLACE = 1577836800.0, "20200101T000000Z-batch-0001-delta-0001"
 SLOW = ("--deltas", "1", "--bwlimit", "2MiB")
 """What is sent takes some seconds."""
 
@@ -133,6 +135,35 @@ def test_killed_in_a_phase_the_same_command_finishes(site: RealSite, phase: str,
         if phase in _STILL_TO_SEND:
             assert [state for state, _ in now] == ["running"]
     assert_finished(site)
+
+
+def test_the_place_of_a_pass_that_was_killed_long_ago_is_kept(site: RealSite) -> None:
+    """Renamed files lie in it and nowhere else, however old it is."""
+    with site.started(*SLOW) as process:
+        kill_when(process, lambda: staged(site) > 100)
+    assert deltas(site) == [("running", None)]
+    with closing(sqlite3.connect(site.ledger, timeout=30)) as ledger:
+        ledger.execute("UPDATE passes SET started_at_s = ? WHERE kind = 'delta'", (OLD_S,))
+        ledger.commit()
+    (place,) = (site.target.path / ".migrator-trash").iterdir()
+    place.rename(place.with_name(OLD_PLACE))
+    (place.parent / OLD_PLACE.replace("0001-delta", "0002-delta")).mkdir()
+    assert_finished(site)
+    assert [path.name for path in place.parent.iterdir()] == [OLD_PLACE], "the other one had been kept for long enough"
+
+
+def test_a_dry_run_shows_what_is_left_of_a_pass_that_was_killed(site: RealSite) -> None:
+    with site.started(*SLOW) as process:
+        kill_when(process, lambda: attempts_of_delta(site, "succeeded") > 3)
+    before = deltas(site)
+    done = site.run("--dry-run", "--json", "--deltas", "1")
+    assert done.returncode == 0, done.stderr
+    batch = json.loads(done.stdout)["batches"][0]
+    assert 0 < batch["files"] < SENT + RENAMED
+    assert (batch["nothing_to_do"], batch["deltas_to_follow"]) == (False, 1)
+    assert deltas(site) == before
+    # A run of the seed pass alone would leave it as it is.
+    assert json.loads(site.run("--dry-run", "--json").stdout)["batches"][0]["nothing_to_do"]
 
 
 @pytest.mark.parametrize("seed", range(3))
