@@ -25,9 +25,7 @@ class ChangeKind(StrEnum):
     UNSETTLED = "unsettled"
 
 
-SENT = frozenset(
-    {ChangeKind.NEW, ChangeKind.GROWN, ChangeKind.REWRITTEN, ChangeKind.ATTRIBUTES, ChangeKind.UNSETTLED}
-)
+SENT = frozenset({ChangeKind.NEW, ChangeKind.GROWN, ChangeKind.REWRITTEN, ChangeKind.ATTRIBUTES, ChangeKind.UNSETTLED})
 """Kinds whose paths are sent; renamed ones are renamed on the target, vanished ones are moved to the trash there."""
 
 

@@ -37,7 +37,9 @@ class LinkLook:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkPlace:
-    """What a site says of links: `link` of site.toml, and the two roots that trees lie below, absolute. `volume` is the Gluster volume that is left, None where the source is none.
+    """What a site says of links: `link` of site.toml, and the two roots that trees lie below, absolute.
+
+    `volume` is the Gluster volume that is left; None where the source is none.
     """
 
     link: str

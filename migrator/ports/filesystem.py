@@ -74,17 +74,6 @@ class TargetFileSystem(FileSystem, Protocol):
         tree's own directory, closed: root's, mode 0700, no ACL. May be called again.
         """
 
-    def open_tree(self, tree: bytes, like: Entry) -> None:
-        """Open a tree that is there, at the switch: its top directory gets owner, mode, ACLs, attributes and times of `like`,
-        the source's top directory as it was before it was frozen, as far as the target keeps them. May be called again.
-        Until the last step nobody has more rights than afterwards. Raises OSError; FileNotFoundError makes nothing.
-        """
-
-    def close_tree(self, tree: bytes) -> None:
-        """Close a tree that is there, for the way back: root's, mode 0700, no ACL. May be called again. What is open below
-        it stays open. Raises OSError; FileNotFoundError makes nothing.
-        """
-
     def link(self, existing: bytes, path: bytes) -> None:
         """Make `path` another name of `existing`; a path that is already that very file is left alone. A different
         file in its place is replaced atomically. Raises OSError.
@@ -103,3 +92,18 @@ class TargetFileSystem(FileSystem, Protocol):
 
     def probe(self) -> TargetCapabilities:
         """Find out, in a directory of its own that is removed afterwards, what this file system keeps of a file."""
+
+
+class TargetTrees(Protocol):
+    """Opening and closing user trees on the target. Blocking and thread-safe; no symlink is followed."""
+
+    def open_tree(self, tree: bytes, like: Entry) -> None:
+        """Open a tree that is there, at the switch: its top directory gets owner, mode, ACLs, attributes and times of `like`,
+        the source's top directory as it was before it was frozen, as far as the target keeps them. May be called again.
+        Until the last step nobody has more rights than afterwards. Raises OSError; FileNotFoundError makes nothing.
+        """
+
+    def close_tree(self, tree: bytes) -> None:
+        """Close a tree that is there, for the way back: root's, mode 0700, no ACL. May be called again. What is open below
+        it stays open. Raises OSError; FileNotFoundError makes nothing.
+        """
