@@ -213,6 +213,8 @@ def test_other_trees_are_left_out(world: World) -> None:
         ({"ctime_ns": SETTLED_NS + 1}, True),
         ({"mtime_ns": SETTLED_NS}, False),
         ({"mtime_ns": SETTLED_NS + 1}, True),
+        # In the future: whoever set it did not write the file then.
+        ({"mtime_ns": SETTLED_NS + 10**18}, False),
     ],
 )
 def test_what_was_changed_just_before_the_scan_is_unsettled(

@@ -24,7 +24,9 @@ from migrator.domain.units import NS_PER_S
 from migrator.ports.changes import Comparison
 
 SETTLED_BEFORE_SCAN_S = 2
-"""What changed later than so long before a scan began may change again without another time, size or ctime."""
+"""What changed later than so long before a scan began may change again without another time, size or ctime. An mtime that
+lies so long after its end, in the future, was set by somebody: it says nothing, and would be sent with every pass.
+"""
 
 _RANGES_AT_ONCE = 100
 _ORDERING_ROUNDS = 4
@@ -88,7 +90,11 @@ class _Tables:
 
     def __init__(self, connection: duckdb.DuckDBPyConnection, base: ClosedCatalog, now: ClosedCatalog) -> None:
         self._connection = connection
-        self._settled_ns = int((base.record.started_at_s - SETTLED_BEFORE_SCAN_S) * NS_PER_S)
+        ended_at_s = base.record.finished_at_s or base.record.started_at_s
+        self._young = comparison_sql.Young(
+            after_ns=int((base.record.started_at_s - SETTLED_BEFORE_SCAN_S) * NS_PER_S),
+            until_ns=int((ended_at_s + SETTLED_BEFORE_SCAN_S) * NS_PER_S),
+        )
         create_entries(connection, base.part_files, view="base_rows")
         create_entries(connection, now.part_files, view="now_rows")
         connection.execute(comparison_sql.MACROS)
@@ -102,7 +108,7 @@ class _Tables:
             resend = tree in again
             self._connection.execute("INSERT INTO wanted VALUES (?, ?, ?)", [tree, resend, not resend])
         self._insert("unsettled", path=sorted(set(unsettled)))
-        self._connection.execute(comparison_sql.differing(self._settled_ns))
+        self._connection.execute(comparison_sql.differing(self._young))
         self._connection.execute(comparison_sql.SIDES)
         self._place_directories()
         if self._add_occupied():
@@ -150,7 +156,7 @@ class _Tables:
             some = directories[start : start + _RANGES_AT_ONCE]
             parameters = {f"start{index}": path + b"/" for index, path in enumerate(some)}
             parameters |= {f"end{index}": path + b"0" for index, path in enumerate(some)}
-            self._connection.execute(comparison_sql.beneath(len(some), self._settled_ns), parameters)
+            self._connection.execute(comparison_sql.beneath(len(some), self._young), parameters)
         return bool(directories)
 
     def _match_in_order(self) -> None:

@@ -7,6 +7,8 @@ it only moved along with the directories above it. Where `place` is null, a dire
 one has the name of that.
 """
 
+from dataclasses import dataclass
+
 _COLUMNS = (
     *("path", "tree", "type", "size", "mtime_ns", "ctime_ns", "mode", "uid", "gid", "xattr_digest", "symlink_target"),
     *("rdev", "link_group", "nlink", "dev", "ino", "gfid"),
@@ -54,7 +56,7 @@ _SELECTED = "tree IN (SELECT tree FROM wanted) AND path <> tree"
 
 _BASE = f"""(
     SELECT {", ".join(_COLUMNS)},
-        (type <> 'directory' AND greatest(mtime_ns, ctime_ns) > {{settled_ns}})
+        (type <> 'directory' AND (ctime_ns > {{after_ns}} OR mtime_ns > {{after_ns}} AND mtime_ns <= {{until_ns}}))
             OR tree IN (SELECT tree FROM wanted WHERE resend) OR path IN (SELECT path FROM unsettled) AS unsettled
     FROM base_rows WHERE {_SELECTED}
 )"""
@@ -64,25 +66,36 @@ _BOTH = ", ".join(f"b.{column} AS b_{column}, n.{column} AS n_{column}" for colu
 _EQUAL = f"b.path = n.path AND NOT b.unsettled AND NOT {_DIFFER}"
 
 
-def differing(settled_ns: int) -> str:
-    """Make `differing`: the one query that reads both catalogs. `settled_ns`: what changed in the base after that may
-    have changed again without a trace.
-    """
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Young:
+    """What changed in the base at such a time may have changed again without a trace."""
+
+    after_ns: int
+    until_ns: int
+
+    @property
+    def base(self) -> str:
+        """The rows of the base."""
+        return _BASE.format(after_ns=self.after_ns, until_ns=self.until_ns)
+
+
+def differing(young: Young) -> str:
+    """Make `differing`: the one query that reads both catalogs."""
     return f"""
         CREATE TEMP TABLE differing AS
         SELECT {_BOTH}, b.unsettled AS b_unsettled
-        FROM {_BASE.format(settled_ns=settled_ns)} b FULL OUTER JOIN {_NOW} n ON b.path = n.path
+        FROM {young.base} b FULL OUTER JOIN {_NOW} n ON b.path = n.path
         WHERE b.path IS NULL OR n.path IS NULL OR b.unsettled OR {_DIFFER}
     """
 
 
-def beneath(directories: int, settled_ns: int) -> str:
+def beneath(directories: int, young: Young) -> str:
     """Add to `differing` what is the same under its path beneath some directories: `$start0`, `$end0` and so on."""
     ranges = " OR ".join(f"(path > $start{index} AND path < $end{index})" for index in range(directories))
     return f"""
         INSERT INTO differing
         SELECT {_BOTH}, b.unsettled AS b_unsettled
-        FROM (SELECT * FROM {_BASE.format(settled_ns=settled_ns)} WHERE {ranges}) b
+        FROM (SELECT * FROM {young.base} WHERE {ranges}) b
         JOIN (SELECT * FROM {_NOW} WHERE {ranges}) n ON {_EQUAL}
     """
 

@@ -16,7 +16,7 @@ from migrator.domain.events import EventKind, Severity
 from migrator.domain.plan import Batch, Plan
 from migrator.domain.run import BatchSummary
 from migrator.domain.scan import CatalogRecord
-from migrator.domain.site import TargetCapabilities
+from migrator.domain.site import Need, TargetCapabilities
 from migrator.domain.states import PassKind, PassState
 from migrator.domain.transfer import FileProblem, FileProblemKind
 from migrator.domain.trash import trash_place
@@ -78,7 +78,7 @@ class DeltaPass:
             record = await self._begin()
         left = remaining_of(self.invocation.world, self.plan, self.batch, record)
         copying.expect(left.bricks)
-        findings, health = await copying.guard(left.need)
+        findings, health = await copying.guard(_room(left.need, self.invocation.world.ledger.passes.changes(record.id)))
         capabilities = await copying.capabilities()
         await copying.make_trees()
         record = self._go_on(record)
@@ -113,7 +113,8 @@ class DeltaPass:
                 hint="see to that, then run the same command again: nothing was changed on the target",
             )
         lists = await asyncio.to_thread(self._make_lists, number, base, catalog)
-        if lists.moves.renames or lists.moves.gone:
+        moves = bool(lists.moves.renames or lists.moves.gone)
+        if moves:
             await self._ask_guards(lists.changes, base, catalog)
         record = passes.start(
             plan=self.plan.name,
@@ -123,8 +124,8 @@ class DeltaPass:
             catalog=catalog.name,
             base_catalog=base,
             chunk_list=lists.chunks.chunk_list,
-            move_list=lists.moves.move_list,
-            move_list_digest=lists.moves.digest,
+            move_list=lists.moves.move_list if moves else None,
+            move_list_digest=lists.moves.digest if moves else None,
             scan_s=world.clock.monotonic_s() - began_s,
             changes=lists.changes,
             chunks=world.chunk_lists.chunks(lists.chunks.chunk_list),
@@ -281,6 +282,16 @@ def change_words(changes: Changes) -> str:
     """What changed, by kind."""
     found = [(kind, changes.tally(kind)) for kind in ChangeKind]
     return ", ".join(f"{format_count(tally.paths)} {kind.value}" for kind, tally in found if tally.paths)
+
+
+def _room(need: Need, changes: Changes | None) -> Need:
+    """What has to fit on the target: what is new or has grown. What is sent again takes the place of what is there; where
+    nothing is, because it failed before, a full target stops the pass.
+    """
+    if changes is None:
+        return need
+    new, grown = changes.tally(ChangeKind.NEW), changes.tally(ChangeKind.GROWN)
+    return Need(size_bytes=min(need.size_bytes, new.size_bytes + grown.size_bytes), inodes=min(need.inodes, new.paths))
 
 
 def _title(record: PassRecord) -> str:
