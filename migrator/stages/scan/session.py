@@ -93,6 +93,8 @@ class Session:
         """Refuse before anything is read: an empty directory in the source's place is no empty source."""
         problems = await self.mount_problems()
         if problems:
+            # The sentinel cannot be read while its own brick is down: that is then what has to be told.
+            problems = (*problems, *(await self.source.health()).problems)
             message = "the source is not what `migrator init` recorded: " + "; ".join(problems)
             self.event(EventKind.GUARD_REFUSED, Severity.ERROR, "scan", message)
             raise Refused(
