@@ -26,6 +26,7 @@ _FIND_FORMAT = r"%p\0%s\0%m\0%U\0%G\0%T@\0%n\0%l\0"
 
 def scan(lab: BenchLab, options: Options) -> Section:
     expected = lab.tally(TREE)
+    lab.empty_target()
     program = new_site(lab, options, [f"{TREE}/*"])
     tables: list[Table] = []
     for cold in (True, False) if options.cold else (False,):
