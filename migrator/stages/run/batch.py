@@ -11,7 +11,7 @@ from migrator.domain.states import PassKind
 from migrator.ports.ledger import PassRecord, SiteRecord
 from migrator.stages.run.context import Invocation
 from migrator.stages.run.convergence import judge_passes
-from migrator.stages.run.delta import DeltaPass, Deltas, unfinished_delta
+from migrator.stages.run.delta import DeltaPass, Deltas, delta_number, unfinished_delta
 from migrator.stages.run.hook_looks import is_seeded
 from migrator.stages.run.hooking import Hooking
 from migrator.stages.run.seed import SeedPass
@@ -44,12 +44,11 @@ class BatchRun:
 
     async def _seed(self) -> BatchSummary:
         """What failed in a seed pass that delta passes followed comes with those."""
-        idle = self._is_seeded or self._has_deltas
         if self._has_deltas:
             await self._catch_up()
             return BatchSummary(batch=self.batch.number, nothing_to_do=True)
         seed = SeedPass(invocation=self._invocation, plan=self._plan, site=self._site, batch=self.batch)
-        return await self.hooking.around_pass(self.batch, PassKind.SEED, seed.run, idle=idle)
+        return await self.hooking.around_pass(self.batch, PassKind.SEED, seed.run, idle=self._is_seeded)
 
     async def _catch_up(self) -> None:
         """The hooks after passes that a run which was killed had brought to their end."""
@@ -62,9 +61,7 @@ class BatchRun:
     async def _delta(self, deltas: Deltas, made: int, so_far: BatchSummary) -> tuple[BatchSummary, Decision | None]:
         """One more delta pass; what came before it and it together, and whether another one is to follow."""
         ledger = self._invocation.world.ledger
-        unfinished = unfinished_delta(self._invocation.world, self._plan, self.batch)
-        earlier = ledger.passes.find(self._plan.name, self.batch.number, PassKind.DELTA)
-        number = unfinished.number if unfinished else 1 + (earlier.number if earlier else 0)
+        number = delta_number(self._invocation.world, self._plan, self.batch)
         delta = DeltaPass(
             invocation=self._invocation, plan=self._plan, site=self._site, batch=self.batch, deltas=deltas
         )

@@ -100,7 +100,7 @@ class DeltaPass:
         """Scan, compare, ask the guards, write the lists, and only then record the pass."""
         world, passes = self.invocation.world, self.invocation.world.ledger.passes
         earlier = passes.of_batch(self.plan.name, self.batch.number)
-        number = 1 + max((one.number for one in earlier if one.kind is PassKind.DELTA), default=0)
+        number = delta_number(world, self.plan, self.batch)
         trees = [tree.path for tree in self.batch.trees]
         base = base_catalog(passes, earlier, trees)
         began_s = world.clock.monotonic_s()
@@ -267,6 +267,14 @@ def unfinished_delta(world: World, plan: Plan, batch: Batch) -> PassRecord | Non
     """The delta pass that was begun and has not gone through; None where the next one is a new one."""
     record = world.ledger.passes.find(plan.name, batch.number, PassKind.DELTA)
     return None if record is None or record.state is PassState.DONE else record
+
+
+def delta_number(world: World, plan: Plan, batch: Batch) -> int:
+    """The number of the delta pass that is made next, or gone on with."""
+    record = world.ledger.passes.find(plan.name, batch.number, PassKind.DELTA)
+    if record is None:
+        return 1
+    return record.number + (record.state is PassState.DONE)
 
 
 def base_catalog(passes: PassRecords, earlier: Sequence[PassRecord], trees: Collection[bytes]) -> str:
