@@ -1,16 +1,21 @@
 """Options that several verbs share, and what they take: sizes and shares in words, as in site.toml."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from difflib import get_close_matches
 
 import click
 
 from migrator.config.quantities import parse_share, parse_size
 from migrator.domain.errors import UsageError
+from migrator.domain.paths import show
 from migrator.domain.plan import Plan
+from migrator.domain.tree import UserTree
 from migrator.domain.units import format_size
 
 _LARGEST_BYTES = 2**63 - 1
 """No file system holds more, and the ledger keeps sizes in 64 bits."""
+
+_USERS_ALONE = "--user excludes --user-batch and --all: give one of them"
 
 
 class Size(click.ParamType[int]):
@@ -74,6 +79,35 @@ def batches(function: Callable[..., None]) -> Callable[..., None]:
     )(function)
 
 
+def users(function: Callable[..., None]) -> Callable[..., None]:
+    """Whose trees: `--user`, beside `batches`, which it excludes."""
+    return click.option(
+        "--user",
+        "users",
+        multiple=True,
+        metavar="NAME",
+        callback=_users_alone,
+        help="The trees of a user of the plan, in whatever batch; repeatable; not together with --user-batch or --all.",
+    )(function)
+
+
+def chosen_trees(plan: Plan, users: Sequence[str]) -> Mapping[int, tuple[UserTree, ...]]:
+    """The trees that are meant by `--user`, by the number of their batch, in the plan's order. Raises UsageError."""
+    wanted = set(users)
+    existing = {tree.user for batch in plan.batches for tree in batch.trees}
+    unknown = [user for user in dict.fromkeys(users) if user not in existing]
+    if unknown:
+        near = [match for user in unknown for match in get_close_matches(user, existing, n=2, cutoff=0.6)]
+        raise UsageError(
+            f"plan {plan.name} has no tree of {', '.join(map(_shown, unknown))}",
+            hint=f"did you mean {' or '.join(map(_shown, dict.fromkeys(near)))}?"
+            if near
+            else f"see whom it has: `migrator status --plan {plan.name}`",
+        )
+    found = {batch.number: tuple(tree for tree in batch.trees if tree.user in wanted) for batch in plan.batches}
+    return {number: trees for number, trees in found.items() if trees}
+
+
 def chosen_batches(plan: Plan, numbers: Sequence[int], *, every: bool) -> tuple[int, ...]:
     """The batches that are meant by `--user-batch` and `--all`. Raises UsageError."""
     existing = tuple(batch.number for batch in plan.batches)
@@ -95,7 +129,20 @@ def chosen_batches(plan: Plan, numbers: Sequence[int], *, every: bool) -> tuple[
 def _either_or(ctx: click.Context, _param: click.Parameter, every: bool) -> bool:
     if every and ctx.params.get("numbers"):
         raise click.UsageError("--all and --user-batch exclude each other: give one of them", ctx)
+    if every and ctx.params.get("users"):
+        raise click.UsageError(_USERS_ALONE, ctx)
     return every
+
+
+def _users_alone(ctx: click.Context, _param: click.Parameter, users: tuple[str, ...]) -> tuple[str, ...]:
+    # Of two options the one that is parsed later sees the other: `_either_or` does the same.
+    if users and (ctx.params.get("numbers") or ctx.params.get("every")):
+        raise click.UsageError(_USERS_ALONE, ctx)
+    return users
+
+
+def _shown(user: str) -> str:
+    return show(user.encode("utf-8", "surrogateescape"))
 
 
 def _in_words(error: UsageError) -> str:

@@ -5,7 +5,10 @@ import pytest
 from click.testing import CliRunner
 
 from migrator.cli.main import main
-from migrator.cli.options import SHARE, SIZE, SIZE_NOT_ZERO, batches
+from migrator.cli.options import SHARE, SIZE, SIZE_NOT_ZERO, batches, chosen_trees, users
+from migrator.domain.errors import UsageError
+from migrator.domain.tree import UserTree
+from tests.contracts.plans import small_plan
 
 
 @pytest.mark.parametrize(
@@ -61,3 +64,50 @@ def test_batches_are_chosen_one_way_or_the_other(arguments: list[str], chosen: t
 
     assert CliRunner().invoke(command, arguments).exit_code == 0
     assert seen == [chosen]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--user", "alice", "--user-batch", "1"],
+        ["--user-batch", "1", "--user", "alice"],
+        ["--user", "alice", "--all"],
+        ["--all", "--user", "alice"],
+    ],
+)
+def test_users_are_chosen_instead_of_batches(arguments: list[str]) -> None:
+    @click.command()
+    @batches
+    @users
+    def command(**_options: object) -> None:
+        click.echo("ran")
+
+    done = CliRunner().invoke(command, arguments)
+    assert done.exit_code == 2
+    assert "--user excludes" in done.output
+    assert CliRunner().invoke(command, ["--user", "alice", "--user", "bob"]).output == "ran\n"
+
+
+def test_the_trees_of_users_are_found_in_whatever_batch() -> None:
+    alice, again = UserTree(path=b"home/alice", user="alice"), UserTree(path=b"work/alice", user="alice")
+    plan = small_plan(trees=(alice, again))
+    assert chosen_trees(plan, ["alice"]) == {1: (alice,), 2: (again,)}
+    bob = UserTree(path=b"home/bob", user="bob")
+    assert chosen_trees(small_plan(trees=(alice, bob)), ["bob", "bob"]) == {2: (bob,)}
+
+
+@pytest.mark.parametrize(
+    ("names", "says", "hint"),
+    [
+        (["alcie"], "no tree of alcie", "did you mean alice?"),
+        (["alice", "bobb", "x"], "no tree of bobb, x", "did you mean bob?"),
+        (["nobody"], "no tree of nobody", "migrator status"),
+        (["\x1b[2J"], "no tree of ", "migrator status"),
+    ],
+)
+def test_whom_the_plan_does_not_have(names: list[str], says: str, hint: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        chosen_trees(small_plan(), names)
+    assert says in caught.value.message
+    assert hint in (caught.value.hint or "")
+    assert "\x1b" not in caught.value.message
