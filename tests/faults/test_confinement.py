@@ -205,7 +205,8 @@ def test_swapped_directories_in_chunks_of_directories(trees: tuple[Path, Path], 
         for _ in until(swaps):
             for kind in (ChunkKind.DIRECTORIES, ChunkKind.DIRECTORY_TIMES):
                 ran = streams.run(directories, tree=TREE, kind=kind)
-                assert ran.outcome.verdict is Verdict.DONE, (ran.completed, ran.stderr)
+                # rsync gives up where a directory of its list became a link between two of its looks.
+                assert ran.outcome.verdict in (Verdict.DONE, Verdict.RETRY), (ran.completed, ran.stderr)
     assert {path.relative_to(target).as_posix() for path in target.rglob("*")} <= {"d", "d/below"}
 
 
