@@ -100,11 +100,11 @@ class BrickRuns:
         self.started.append(process)
         return process
 
-    def wait_for(self, process: "subprocess.Popen[bytes]", *, code: int = 0) -> None:
-        """Until a run has ended, with this code."""
+    def wait_for(self, process: "subprocess.Popen[bytes]", *, code: int = 0, or_code: int | None = None) -> None:
+        """Until a run has ended, with this code, or with the other one that it may have."""
         process.wait(timeout=280)
         said = self.rows("select kind, message from events order by id")
-        assert process.returncode == code, said
+        assert process.returncode in (code, code if or_code is None else or_code), said
 
     def wait_for_stream_on(self, process: "subprocess.Popen[bytes]", host: LabHost | None = None) -> str:
         """Until a stream is at work at the content of files, there or on any brick server; the host's name."""

@@ -245,7 +245,8 @@ def test_renames_during_a_run_are_mended_by_the_next_scan(moving: BrickRuns) -> 
 
     process = moving.start(*SLOW)
     asyncio.run(churn(process))
-    moving.wait_for(process)
+    # A file that was between two names at every look needs attention; the next passes bring it.
+    moving.wait_for(process, or_code=3)
     assert moving.left_running() == []
     moving.prepare()
     moving.run("--plan", "plan-0002")
