@@ -178,7 +178,7 @@ def batch_facts(
 def verified_content_bytes(batches: Sequence[BatchFacts]) -> int:
     """How much of the verified batches had its content compared: the rest was compared by attributes only."""
     return sum(
-        min(batch.verification.digested_bytes, batch.tally.done_bytes)
+        min(batch.verification.proven_bytes, batch.tally.done_bytes)
         for batch in batches
         if batch.state is BatchState.VERIFIED and batch.verification is not None
     )

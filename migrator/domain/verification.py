@@ -56,6 +56,10 @@ class VerificationRecord:
     A file with several names counts once in `size_bytes` and `digested_bytes`. `differences_file` lists every
     difference; `examples` are the first of each kind, and only as long as the verification's result is at hand: they
     are not in the ledger.
+
+    `trees` are the user trees that it covered; empty: all of the batch. `digested_files` had their content read on both
+    sides by this verification, and it was equal. Of `carried_files` an earlier one had read it, and nothing has changed
+    since on either side.
     """
 
     id: int
@@ -78,14 +82,27 @@ class VerificationRecord:
     files: int = 0
     equal_paths: int = 0
     differences_file: str | None = None
+    trees: tuple[bytes, ...] = ()
+    carried_files: int = 0
+    carried_bytes: int = 0
     examples: tuple[Difference, ...] = field(default=(), compare=False)
 
     @property
     def percent_content(self) -> float | None:
-        """Share of the bytes whose content was compared, not only their attributes; None where there are no bytes.
+        """Share of the bytes whose content is proven to be equal, not only their attributes; None where there are no
+        bytes.
 
         Rounded down: 100 is all of them.
         """
         if self.size_bytes <= 0:
             return None
-        return min(self.digested_bytes * 1000 // self.size_bytes, 1000) / 10
+        return min(self.proven_bytes * 1000 // self.size_bytes, 1000) / 10
+
+    @property
+    def proven_bytes(self) -> int:
+        """Bytes whose content is proven to be equal, by this verification or by an earlier one."""
+        return self.digested_bytes + self.carried_bytes
+
+    def covers(self, tree: bytes) -> bool:
+        """Whether a tree of its batch was compared."""
+        return not self.trees or tree in self.trees

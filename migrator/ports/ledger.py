@@ -328,9 +328,19 @@ class VerificationRecords(Protocol):
 
     def finish(self, record: VerificationRecord) -> None: ...
 
-    def latest(self, plan: str, batch: int) -> VerificationRecord | None: ...
+    def latest(self, plan: str, batch: int) -> VerificationRecord | None:
+        """The newest finished verification of a whole batch; those of some of its trees are left out."""
 
     def of_plan(self, plan: str) -> Sequence[VerificationRecord]: ...
+
+    def of_tree(self, plan: str, batch: int, tree: bytes) -> Sequence[VerificationRecord]:
+        """Every finished verification of a batch that covered this tree of it, alone or with others, oldest first."""
+
+    def covering(self, tree: bytes) -> Sequence[VerificationRecord]:
+        """The same, of whatever plan and batch the tree was in."""
+
+    def all(self) -> Sequence[VerificationRecord]:
+        """Every finished verification of every plan, oldest first."""
 
 
 class PredictionRecords(Protocol):

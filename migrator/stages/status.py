@@ -231,7 +231,9 @@ def _batches(
     for tree in trees:
         of_batch[tree.batch].append(tree)
     attention = ledger.facts.attention_counts(plan)
-    verified: dict[int, VerificationRecord] = {record.batch: record for record in ledger.verifications.of_plan(plan)}
+    verified: dict[int, VerificationRecord] = {
+        record.batch: record for record in ledger.verifications.of_plan(plan) if not record.trees
+    }
     predicted = {record.batch: record for record in ledger.predictions.of_plan(plan)}
     batches = tuple(
         batch_facts(

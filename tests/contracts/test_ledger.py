@@ -616,3 +616,41 @@ class TestVerifications:
             ledger.verifications.finish(self.record(first, proven_gone=7))
         with pytest.raises(LedgerCorrupt):
             ledger.verifications.finish(self.record(first + 1))
+
+    def test_those_of_some_trees_are_never_taken_for_one_of_the_batch(self, ledger: Ledger) -> None:
+        trees = ((), (b"home/alice",), (b"home/b%ob\n", b"home/c\xff"), (b"home/alice", b"home/c\xff"))
+        records = []
+        for covered in trees:
+            number = ledger.verifications.start(plan="p", batch=1, at_s=1.0)
+            records.append(self.record(number, trees=covered, carried_files=3, carried_bytes=2**41))
+            ledger.verifications.finish(records[-1])
+        other = self.record(ledger.verifications.start(plan="p", batch=2, at_s=1.0), batch=2)
+        ledger.verifications.finish(other)
+        ledger.verifications.start(plan="p", batch=1, at_s=1.0)
+        assert ledger.verifications.latest("p", 1) == records[0]
+        whole, of_alice, of_others, of_two = records
+        assert list(ledger.verifications.of_tree("p", 1, b"home/alice")) == [whole, of_alice, of_two]
+        assert list(ledger.verifications.of_tree("p", 1, b"home/b%ob\n")) == [whole, of_others]
+        assert list(ledger.verifications.of_tree("p", 1, b"home/dave")) == [whole]
+        assert list(ledger.verifications.all()) == [*records, other]
+
+    def test_a_tree_is_covered_by_verifications_of_whatever_plan_it_was_in(self, ledger: Ledger) -> None:
+        scan = ledger.scans.start(catalog="catalog-1", via="mount", at_s=1.0)
+        first, second = UserTree(path=b"home/alice", user="alice"), UserTree(path=b"home/bob", user="bob")
+        for name, trees in (("one", (first, second)), ("two", (second, first))):
+            plan = replace(small_plan(name, trees=trees), scan_id=scan)
+            ledger.plans.record(plan, path=f"{name}.json", checksum="c")
+        covering = []
+        for name, batch, covered in (
+            ("one", 1, ()),
+            ("one", 2, ()),
+            ("two", 2, ()),
+            ("two", 2, (b"home/alice",)),
+            ("two", 2, (b"home/bob",)),
+        ):
+            number = ledger.verifications.start(plan=name, batch=batch, at_s=1.0)
+            record = self.record(number, batch=batch, plan=name, trees=covered)
+            ledger.verifications.finish(record)
+            covering.append(record)
+        assert list(ledger.verifications.covering(b"home/alice")) == [covering[0], covering[2], covering[3]]
+        assert list(ledger.verifications.covering(b"home/carol")) == []

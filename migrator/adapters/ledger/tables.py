@@ -320,6 +320,9 @@ verifications = Table(
     _required("files", Integer),
     _required("equal_paths", Integer),
     Column("differences_file", PlainText),
+    _required("trees", PlainText),
+    _required("carried_files", Integer),
+    _required("carried_bytes", Integer),
     Index("ix_verifications_plan", "plan", "batch"),
 )
 

@@ -3,19 +3,23 @@
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import Row, insert, select, update
+from sqlalchemy import ColumnElement, Row, insert, select, update
 
 from migrator.adapters.ledger import tables
 from migrator.adapters.ledger.codec import (
     decode_counts,
+    decode_paths,
     decode_words,
     encode_counts,
+    encode_paths,
     encode_words,
 )
 from migrator.adapters.ledger.database import Database
 from migrator.adapters.ledger.transitions import expect_one
 from migrator.domain.errors import LedgerCorrupt
 from migrator.domain.verification import DigestPolicy, VerificationRecord
+
+_WHOLE_BATCH = encode_paths(())
 
 
 class SqliteVerifications:
@@ -47,6 +51,9 @@ class SqliteVerifications:
                     expected=encode_counts({}),
                     whole=0,
                     reasons=encode_words(()),
+                    trees=_WHOLE_BATCH,
+                    carried_files=0,
+                    carried_bytes=0,
                 )
                 .returning(tables.verifications.c.id)
             ).one()
@@ -88,32 +95,53 @@ class SqliteVerifications:
                     files=record.files,
                     equal_paths=record.equal_paths,
                     differences_file=record.differences_file,
+                    trees=encode_paths(record.trees),
+                    carried_files=record.carried_files,
+                    carried_bytes=record.carried_bytes,
                 )
             )
 
     def latest(self, plan: str, batch: int) -> VerificationRecord | None:
-        """The newest finished verification of a batch."""
-        with self._database.read() as connection:
-            row = connection.execute(
-                select(tables.verifications)
-                .where(
-                    tables.verifications.c.plan == plan,
-                    tables.verifications.c.batch == batch,
-                    tables.verifications.c.finished_at_s.is_not(None),
-                )
-                .order_by(tables.verifications.c.id.desc())
-                .limit(1)
-            ).one_or_none()
-        return None if row is None else _verification(row)
+        """The newest finished verification of a whole batch."""
+        verifications = tables.verifications.c
+        found = self._finished(
+            verifications.plan == plan, verifications.batch == batch, verifications.trees == _WHOLE_BATCH
+        )
+        return found[-1] if found else None
 
     def of_plan(self, plan: str) -> Sequence[VerificationRecord]:
         """Every finished verification of a plan, oldest first."""
+        return self._finished(tables.verifications.c.plan == plan)
+
+    def of_tree(self, plan: str, batch: int, tree: bytes) -> Sequence[VerificationRecord]:
+        """Those of a batch that covered one of its trees, oldest first."""
+        verifications = tables.verifications.c
+        found = self._finished(verifications.plan == plan, verifications.batch == batch)
+        return [record for record in found if record.covers(tree)]
+
+    def covering(self, tree: bytes) -> Sequence[VerificationRecord]:
+        """Those of every plan that covered a tree, oldest first."""
+        verifications, planned = tables.verifications.c, tables.batch_trees.c
+        held = (
+            select(planned.tree)
+            .where(planned.plan == verifications.plan, planned.batch == verifications.batch, planned.tree == tree)
+            .exists()
+        )
+        return [record for record in self._finished(held) if record.covers(tree)]
+
+    def all(self) -> Sequence[VerificationRecord]:
+        """Every finished verification, oldest first."""
+        return self._finished()
+
+    def _finished(self, *wanted: ColumnElement[bool]) -> Sequence[VerificationRecord]:
+        verifications = tables.verifications.c
+        query = (
+            select(tables.verifications)
+            .where(verifications.finished_at_s.is_not(None), *wanted)
+            .order_by(verifications.id)
+        )
         with self._database.read() as connection:
-            rows = connection.execute(
-                select(tables.verifications)
-                .where(tables.verifications.c.plan == plan, tables.verifications.c.finished_at_s.is_not(None))
-                .order_by(tables.verifications.c.id)
-            ).all()
+            rows = connection.execute(query).all()
         return [_verification(row) for row in rows]
 
 
@@ -139,4 +167,7 @@ def _verification(row: Row[Any]) -> VerificationRecord:
         files=row.files,
         equal_paths=row.equal_paths,
         differences_file=row.differences_file,
+        trees=decode_paths(row.trees),
+        carried_files=row.carried_files,
+        carried_bytes=row.carried_bytes,
     )

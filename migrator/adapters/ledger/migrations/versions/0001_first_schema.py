@@ -121,6 +121,9 @@ def upgrade() -> None:
         sa.Column("files", sa.Integer(), nullable=False),
         sa.Column("equal_paths", sa.Integer(), nullable=False),
         sa.Column("differences_file", sa.Text(), nullable=True),
+        sa.Column("trees", sa.Text(), nullable=False),
+        sa.Column("carried_files", sa.Integer(), nullable=False),
+        sa.Column("carried_bytes", sa.Integer(), nullable=False),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_verifications")),
     )
     op.create_index("ix_verifications_plan", "verifications", ["plan", "batch"], unique=False)
