@@ -41,8 +41,18 @@ class HookStep(StrEnum):
     ADD = "add"
 
 
-CALLED_STEPS = frozenset({HookStep.BATCH, HookStep.PASS})
+CALLED_STEPS = frozenset(HookStep) - {HookStep.DRAIN, HookStep.ADD}
 """Those that this version calls hooks around; for the others they are checked, and wait."""
+
+
+class HookState(StrEnum):
+    """How a step ended, as its `post` hooks are told."""
+
+    DONE = "done"
+    STOPPED = "stopped"
+    SKIPPED = "skipped"
+    REFUSED = "refused"
+    FAILED = "failed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
@@ -145,7 +155,7 @@ class HookFacts:
     makes the switch), `old_path` and `new_path` where it leads before the switch and after it, absolute; `text` is what he
     is told at this stage.
 
-    `state` is empty before the step, afterwards `done`, `stopped`, `skipped`, `refused` or `failed`. `files` and
+    `state` is empty before the step, afterwards a `HookState`. `files` and
     `size_bytes` are planned, the `copied_` ones what this run brought. Times are seconds since the epoch.
     """
 

@@ -1,0 +1,16 @@
+"""Calling hooks around steps of whatever verb. Every call is in the ledger before its hook is started."""
+
+from migrator.stages.hooking.cutovers import CutoverPlace
+from migrator.stages.hooking.looks import called_hooks, find_hooks, refuse_hooks
+from migrator.stages.hooking.steps import HookedStep, HookSkipped, HookWorld, StepHooks
+
+__all__ = [
+    "CutoverPlace",
+    "HookSkipped",
+    "HookWorld",
+    "HookedStep",
+    "StepHooks",
+    "called_hooks",
+    "find_hooks",
+    "refuse_hooks",
+]
