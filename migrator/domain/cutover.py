@@ -122,6 +122,8 @@ class CutoverStep(StrEnum):
     """Opens the source to the user."""
     ROLLBACK_REVERT = "rollback-revert"
     """Thaws the user on the target, without having switched back."""
+    PURGE = "purge"
+    """Frees the source."""
 
 
 class StepResult(StrEnum):
@@ -142,6 +144,17 @@ class TargetChanges:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PurgeSum:
+    """What the source of a tree holds that a purge frees: names of every kind, inodes, and the bytes of files as they show
+    them. A file that has names outside the tree gives a name back, and nothing more.
+    """
+
+    names: int
+    inodes: int
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CutoverNotes:
     """Facts that a step adds to the record; None leaves what is there.
 
@@ -151,7 +164,8 @@ class CutoverNotes:
     thaw would have made of it.
 
     `link` is the path that is switched, `link_before` and `link_after` what that symlink holds on either side of the
-    switch. `manifest` names the manifest of the verification.
+    switch. `manifest` names the manifest of the verification. `purge` is what a purge was to free when it began, and has freed
+    when the tree is purged.
     """
 
     frozen_top: str | None = None
@@ -163,6 +177,7 @@ class CutoverNotes:
     verification_id: int | None = None
     manifest: str | None = None
     target_changes: TargetChanges | None = None
+    purge: PurgeSum | None = None
 
 
 NO_NOTES = CutoverNotes()

@@ -14,6 +14,7 @@ from migrator.domain.cutover import (
     CutoverRecord,
     CutoverState,
     CutoverStep,
+    PurgeSum,
     StepResult,
     TargetChanges,
 )
@@ -34,6 +35,7 @@ EVERYTHING = CutoverNotes(
     verification_id=8,
     manifest="manifests/m",
     target_changes=TargetChanges(files=3, size_bytes=2**45, gone=1),
+    purge=PurgeSum(names=2**40, inodes=5, size_bytes=2**50),
 )
 
 THERE = (

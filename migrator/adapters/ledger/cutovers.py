@@ -19,6 +19,7 @@ from migrator.domain.cutover import (
     CutoverState,
     CutoverStep,
     CutoverStepRecord,
+    PurgeSum,
     StepResult,
     TargetChanges,
 )
@@ -215,6 +216,10 @@ def _noted(notes: CutoverNotes) -> dict[str, Any]:
         values["changed_files"] = notes.target_changes.files
         values["changed_bytes"] = notes.target_changes.size_bytes
         values["changed_gone"] = notes.target_changes.gone
+    if notes.purge is not None:
+        values["purge_names"] = notes.purge.names
+        values["purge_inodes"] = notes.purge.inodes
+        values["purge_bytes"] = notes.purge.size_bytes
     return {name: value for name, value in values.items() if value is not None}
 
 
@@ -251,6 +256,9 @@ def _record(row: Row[Any]) -> CutoverRecord:
             target_changes=None
             if row.changed_files is None
             else TargetChanges(files=row.changed_files, size_bytes=row.changed_bytes, gone=row.changed_gone),
+            purge=None
+            if row.purge_names is None
+            else PurgeSum(names=row.purge_names, inodes=row.purge_inodes, size_bytes=row.purge_bytes),
         ),
     )
 

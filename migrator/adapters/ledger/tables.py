@@ -400,6 +400,9 @@ cutovers = Table(
     Column("changed_files", Integer),
     Column("changed_bytes", Integer),
     Column("changed_gone", Integer),
+    Column("purge_names", Integer),
+    Column("purge_inodes", Integer),
+    Column("purge_bytes", Integer),
     UniqueConstraint("tree", "attempt"),
 )
 

@@ -378,6 +378,9 @@ def upgrade() -> None:
         sa.Column("changed_files", sa.Integer(), nullable=True),
         sa.Column("changed_bytes", sa.Integer(), nullable=True),
         sa.Column("changed_gone", sa.Integer(), nullable=True),
+        sa.Column("purge_names", sa.Integer(), nullable=True),
+        sa.Column("purge_inodes", sa.Integer(), nullable=True),
+        sa.Column("purge_bytes", sa.Integer(), nullable=True),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_cutovers")),
         sa.UniqueConstraint("tree", "attempt", name=op.f("uq_cutovers_tree_attempt")),
     )
