@@ -11,11 +11,14 @@ _ESCAPED = re.compile(rb"\\([0-7]{3})")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mount:
-    """One line: where it is mounted, the type of the file system (`fuse.glusterfs`), and what was mounted."""
+    """One line: where it is mounted, the type of the file system (`fuse.glusterfs`), what was mounted, and whether the
+    times of reading are left alone there (`noatime`).
+    """
 
     point: bytes
     filesystem: str
     source: bytes
+    no_atime: bool = False
 
 
 def parse_mountinfo(text: bytes) -> tuple[Mount, ...]:
@@ -30,7 +33,12 @@ def parse_mountinfo(text: bytes) -> tuple[Mount, ...]:
         if not separator or len(fields) < 6 or len(tail) < 2:
             continue
         mounts.append(
-            Mount(point=_plain(fields[4]), filesystem=tail[0].decode("ascii", "replace"), source=_plain(tail[1]))
+            Mount(
+                point=_plain(fields[4]),
+                filesystem=tail[0].decode("ascii", "replace"),
+                source=_plain(tail[1]),
+                no_atime=b"noatime" in fields[5].split(b","),
+            )
         )
     return tuple(mounts)
 

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
+from migrator.domain.reap import PlanReap
 from migrator.domain.site import Capacity
 from migrator.domain.states import ChunkKind
 from migrator.domain.tree import UserTree
@@ -134,7 +135,7 @@ class EmptyingCurve:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """The whole plan of a migration, as written to `plans/NAME.json`."""
+    """The whole plan of a migration, as written to `plans/NAME.json`. `reap` is None where no rule reaps or lists."""
 
     name: str
     site: str
@@ -156,6 +157,7 @@ class Plan:
     target: Capacity
     problems: tuple[str, ...]
     emptying: tuple[EmptyingCurve, ...]
+    reap: PlanReap | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
