@@ -41,6 +41,8 @@ class EventKind(StrEnum):
     HOOK_REFUSED = "hook-refused"
     HOOK_FAILED = "hook-failed"
     HOOK_INTERRUPTED = "hook-interrupted"
+    TEXT_FAILED = "text-failed"
+    USER_TOLD = "user-told"
 
 
 class Severity(StrEnum):

@@ -157,7 +157,8 @@ class StepHooks:
         except MigratorError as error:
             await self._finish(opened.ended(HookState.REFUSED if isinstance(error, Refused) else HookState.FAILED))
             raise
-        await self._finish(replace(opened, facts=await after(opened.facts, result)))
+        facts = await after(opened.facts, result)
+        await self._finish(replace(opened, facts=replace(facts, started_at_s=opened.facts.started_at_s)))
         return result
 
     async def catch_up(self, step: HookedStep, facts: HookFacts) -> None:
