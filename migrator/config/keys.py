@@ -17,6 +17,7 @@ class Form(StrEnum):
     GROWTH = "growth"
     DURATION = "duration"
     SECONDS = "whole duration"
+    FLAG = "true or false"
     COUNT = "count"
     NUMBER = "number"
     SHARE = "share"
@@ -36,11 +37,12 @@ FORM_MEANINGS: dict[Form, str] = {
     Form.GROWTH: 'bytes over time: `"500GiB/d"`, `"2TiB/w"`',
     Form.DURATION: '`"20ms"`, `"30s"`, `"10min"`, `"4h"`, `"90d"`, `"2w"`, `"1y"`',
     Form.SECONDS: '`"30s"`, `"10min"`, `"4h"`, `"90d"`, `"2w"`, `"1y"`; whole seconds',
+    Form.FLAG: "`true` or `false`, without quotes",
     Form.COUNT: "a whole number",
     Form.NUMBER: "a number",
     Form.SHARE: '`0.05` or `"5%"`',
     Form.TEXTS: "a list of texts",
-    Form.GLOBS: 'a list of globs below the source\'s mount, as in `["home/*", "projects/*"]`',
+    Form.GLOBS: 'a list of globs below the source\'s mount, in `[reap]` below a user tree: `["home/*", "projects/*"]`',
     Form.WINDOWS: 'a list of `"DAYS HH:MM-HH:MM"`, as in `["Mon-Fri 19:00-07:00", "Sat,Sun 00:00-24:00"]`',
 }
 

@@ -4,10 +4,10 @@ import os
 import re
 import threading
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from migrator.config.keys import Key, Section
 from migrator.config.lines import Name, key_lines, line_of
@@ -20,6 +20,7 @@ from migrator.config.site import (
     HooksSection,
     HostSection,
     ReapSection,
+    ReapUserSection,
     Site,
     SiteSection,
     SlurmSection,
@@ -32,12 +33,17 @@ from migrator.config.site import (
 from migrator.config.values import nearest, read_value
 from migrator.decide.switching import link_setting_problem
 from migrator.domain.errors import UsageError
+from migrator.domain.reap import ReapAction
 
 _ANSWER_TIMEOUT_S = 5.0
 
 _REFERENCE = "docs/configuration.md lists every section and key"
 _SYNTAX_PLACE = re.compile(r"^(.*?) \(at line (\d+), column (\d+)\)$", re.DOTALL)
 
+_REAP = ("reap",)
+_ONE_OF = {"source.hosts": "a host", "reap.users": "a user"}
+
+Named = TypeVar("Named")
 Values = Mapping[str, Any]
 
 
@@ -59,11 +65,13 @@ def parse_site(text: str, file: Path) -> Site:
     file = Path(os.path.abspath(file))
     reading = _Reading(directory=file.parent, lines=key_lines(text))
     sections = {section.name: reading.section(section, document) for section in SECTIONS if not section.per_name}
-    hosts = reading.hosts(document)
+    hosts = reading.named("source.hosts", HostSection, document)
+    users = reading.named("reap.users", ReapUserSection, document)
     reading.unknown_sections(document)
     reading.volume(sections["source"])
     reading.nesting(sections["source"], sections["target"])
     reading.link(sections["cutover"])
+    reading.reap(ReapSection(users=users, **sections["reap"]))
     if reading.mistakes:
         raise _mistakes_error(reading.mistakes, file)
     return Site(
@@ -76,7 +84,7 @@ def parse_site(text: str, file: Path) -> Site:
         batch=BatchSection(**sections["batch"]),
         transfer=TransferSection(**sections["transfer"]),
         slurm=SlurmSection(**sections["slurm"]),
-        reap=ReapSection(**sections["reap"]),
+        reap=ReapSection(users=users, **sections["reap"]),
         verify=VerifySection(**sections["verify"]),
         cutover=CutoverSection(**sections["cutover"]),
         capacity=CapacitySection(**sections["capacity"]),
@@ -118,17 +126,18 @@ class _Reading:
         below = [other.path[-1] for other in SECTIONS if other.path[:-1] == section.path]
         return self._keys(section, section.path, {name: table[name] for name in table if name not in below})
 
-    def hosts(self, document: Mapping[str, object]) -> tuple[HostSection, ...]:
-        section = next(section for section in SECTIONS if section.per_name)
+    def named(self, name: str, kind: Callable[..., Named], document: Mapping[str, object]) -> tuple[Named, ...]:
+        """What the sections of one kind say that there is one of for each name."""
+        section = next(section for section in SECTIONS if section.name == name)
         parent: object = document.get(section.path[0])
         tables: object = parent.get(section.path[1], {}) if isinstance(parent, dict) else {}
-        found: list[HostSection] = []
-        for name, table in tables.items() if isinstance(tables, dict) else [("", tables)]:
-            where = (*section.path, name)
+        found: list[Named] = []
+        for own, table in tables.items() if isinstance(tables, dict) else [("", tables)]:
+            where = (*section.path, own)
             if isinstance(table, dict):
-                found.append(HostSection(name=name, **self._keys(section, where, table)))
+                found.append(kind(name=own, **self._keys(section, where, table)))
             else:
-                self.mistake(where, f'a host is a section of its own: [{section.name}."NAME"]')
+                self.mistake(where, f'{_ONE_OF[name]} is a section of its own: [{section.name}."NAME"]')
         return tuple(found)
 
     def unknown_sections(self, document: Mapping[str, object]) -> None:
@@ -162,6 +171,21 @@ class _Reading:
     def link(self, cutover: Values) -> None:
         if "link" in cutover and (problem := link_setting_problem(cutover["link"])):
             self.mistake(("cutover", "link"), f'[cutover] link: {problem} (as in "/home/{{user}}")')
+
+    def reap(self, reap: ReapSection) -> None:
+        """What would reap everything, and a file that no directory can hold."""
+        policy = reap.policy
+        rules = [((*_REAP,), policy.rule), *(((*_REAP, "users", name), rule) for name, rule in policy.by_name.items())]
+        for where, rule in rules:
+            if rule.action is not ReapAction.LIST and not rule.matches_anything:
+                self.mistake(
+                    (*where, "action"),
+                    f'{_shown(where)} action = "{rule.action.value}" needs older_than or smaller_than: it would hold for '
+                    "every file",
+                )
+                break
+        if "/" in reap.keep_file or reap.keep_file in (".", ".."):
+            self.mistake((*_REAP, "keep_file"), "[reap] keep_file is the name of a file, not a path")
 
     def _keys(self, section: Section, where: Name, table: Mapping[str, object]) -> Values:
         known = {key.name: key for key in section.keys}

@@ -103,10 +103,11 @@ def _cell(text: str) -> str:
 
 
 def _section(section: Section, given: Mapping[tuple[str, str], object]) -> Iterable[str]:
-    # A section whose keys all have defaults stands there as a comment altogether where none of them does anything yet.
-    silent = not section.required and not any(key.effective for key in section.keys)
+    # A section whose keys all have defaults stands there as a comment altogether where none of them does anything yet, and
+    # so does one that there may be several of: it would name a host or a user that does not exist.
+    silent = section.per_name or (not section.required and not any(key.effective for key in section.keys))
     mark = "# " if silent else ""
-    header = f'[{section.name}."HOST"]' if section.per_name else f"[{section.name}]"
+    header = f'[{section.name}."NAME"]' if section.per_name else f"[{section.name}]"
     yield from _comment(section.description)
     yield f"{mark}{header}"
     for key in section.keys:

@@ -3,6 +3,7 @@ and for docs/configuration.md.
 """
 
 from migrator.config.keys import Form, Key, Section
+from migrator.config.sections_reap import REAP_SECTIONS
 from migrator.config.sections_transfer import TRANSFER_SECTIONS
 
 SECTIONS: tuple[Section, ...] = (
@@ -211,37 +212,7 @@ SECTIONS: tuple[Section, ...] = (
         ),
     ),
     *TRANSFER_SECTIONS,
-    Section(
-        name="reap",
-        description="What counts as old and tiny.",
-        keys=(
-            Key(
-                name="smaller_than",
-                form=Form.SIZE,
-                minimum=0,
-                default='"4KiB"',
-                field="smaller_than_bytes",
-                description="Smaller files are tiny: their share is shown by `plan`.",
-            ),
-            Key(
-                name="older_than",
-                form=Form.SECONDS,
-                minimum=0,
-                default='"365d"',
-                field="older_than_s",
-                effective=False,
-                description="Files that were not modified for longer are old.",
-            ),
-            Key(
-                name="action",
-                form=Form.CHOICE,
-                choices=("list", "archive", "skip"),
-                default='"list"',
-                effective=False,
-                description="What is done with old and tiny files.",
-            ),
-        ),
-    ),
+    *REAP_SECTIONS,
     Section(
         name="verify",
         description="How both sides are compared.",

@@ -2,8 +2,12 @@
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
+from migrator.domain.reap import KEEP_FILE, ReapAction, ReapClock, ReapPolicy, ReapRule
 from migrator.domain.units import DAY_S, GIB, MINUTE_S
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,12 +136,68 @@ class SlurmSection:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReapSection:
-    """What is tiny; the reaping of old and tiny files builds on it."""
+class ReapUserSection:
+    """The rules of one user, or of one user tree by its path. None: as in [reap]."""
 
-    smaller_than_bytes: int = 4096
-    older_than_s: int = 365 * DAY_S
+    name: str
+    action: str | None = None
+    older_than_s: int | None = None
+    smaller_than_bytes: int | None = None
+    by: str | None = None
+    exclude: tuple[str, ...] | None = None
+    hidden: bool | None = None
+    executables: bool | None = None
+    linked: bool | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReapSection:
+    """Which old and tiny files are reaped, and how. `tiny_below_bytes` is for tables alone."""
+
     action: str = "list"
+    older_than_s: int | None = None
+    smaller_than_bytes: int | None = None
+    by: str = "mtime"
+    exclude: tuple[str, ...] = ()
+    hidden: bool = False
+    executables: bool = False
+    linked: bool = False
+    keep_file: str = KEEP_FILE
+    tiny_below_bytes: int = 4096
+    users: tuple[ReapUserSection, ...] = ()
+
+    @property
+    def policy(self) -> ReapPolicy:
+        """The rules, those of single users filled up from the others."""
+        rule = ReapRule(
+            action=ReapAction(self.action),
+            older_than_s=self.older_than_s,
+            smaller_than_bytes=self.smaller_than_bytes,
+            by=ReapClock(self.by),
+            exclude=self.exclude,
+            hidden=self.hidden,
+            executables=self.executables,
+            linked=self.linked,
+        )
+        return ReapPolicy(
+            rule=rule, by_name={user.name: _filled_up(user, rule) for user in self.users}, keep_file=self.keep_file
+        )
+
+
+def _filled_up(user: ReapUserSection, rule: ReapRule) -> ReapRule:
+    def own(given: T | None, otherwise: T) -> T:
+        return otherwise if given is None else given
+
+    return ReapRule(
+        action=rule.action if user.action is None else ReapAction(user.action),
+        older_than_s=own(user.older_than_s, rule.older_than_s),
+        smaller_than_bytes=own(user.smaller_than_bytes, rule.smaller_than_bytes),
+        by=rule.by if user.by is None else ReapClock(user.by),
+        exclude=own(user.exclude, rule.exclude),
+        hidden=own(user.hidden, rule.hidden),
+        executables=own(user.executables, rule.executables),
+        linked=own(user.linked, rule.linked),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -69,6 +69,8 @@ def _of_form(key: Key, given: object, directory: Path) -> Value:
             return _duration(given)
         case Form.SECONDS:
             return _whole_seconds(given)
+        case Form.FLAG:
+            return _flag(given)
         case Form.COUNT:
             return _count(given)
         case Form.NUMBER:
@@ -158,6 +160,12 @@ def _whole_seconds(given: object) -> int:
     if seconds != int(seconds):
         raise UsageError(f'"{given}" is no whole number of seconds')
     return int(seconds)
+
+
+def _flag(given: object) -> bool:
+    if not isinstance(given, bool):
+        raise _wrong_type(given, "true or false, without quotes")
+    return given
 
 
 def _count(given: object) -> int:

@@ -176,7 +176,7 @@ class _Maker:
         quotas: Sequence[tuple[bytes, int]],
     ) -> Plan:
         catalog = queries.record
-        usages = queries.usages(now_s=self.now_s, tiny_below_bytes=self.site.reap.smaller_than_bytes)
+        usages = queries.usages(now_s=self.now_s, tiny_below_bytes=self.site.reap.tiny_below_bytes)
         spans = queries.link_spans()
         ranking = tuple(rank(usages.trees, self.request.order))
         cost = choose_cost(ledger.samples.measured_cost(), self.site.transfer.jobs)

@@ -1,7 +1,7 @@
 """Reading site.toml."""
 
 import tomllib
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, fields, replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +13,7 @@ from migrator.config.sections import SECTIONS
 from migrator.config.site import HostSection, Site, Window
 from migrator.config.values import read_value
 from migrator.domain.errors import ExitCode, UsageError
+from migrator.domain.reap import ReapAction, ReapRule
 
 FILE = Path("/etc/migrator/site.toml")
 
@@ -237,8 +238,9 @@ def test_a_target_that_reaches_the_source_through_a_symlink_is_inside_it(tmp_pat
         load_site(tmp_path / "site.toml")
 
 
+PER_NAME = {"source.hosts": "Host", "reap.users": "ReapUser"}
 DATACLASSES = {
-    section.name: getattr(site_module, f"{'Host' if section.per_name else section.name.capitalize()}Section")
+    section.name: getattr(site_module, f"{PER_NAME.get(section.name, section.name.capitalize())}Section")
     for section in SECTIONS
 }
 
@@ -246,7 +248,7 @@ DATACLASSES = {
 @pytest.mark.parametrize("section", SECTIONS, ids=lambda section: section.name)
 def test_the_table_of_keys_and_the_sections_hold_the_same(section: Section) -> None:
     named = {key.field or key.name for key in section.keys}
-    held = {field.name for field in fields(DATACLASSES[section.name])} - {"hosts"}
+    held = {field.name for field in fields(DATACLASSES[section.name])} - {"hosts", "users"}
     assert named == held - ({"name"} if section.per_name else set())
 
 
@@ -283,3 +285,51 @@ def test_a_site_is_what_the_rest_of_the_program_expects() -> None:
     site = parse_site(MINIMAL, FILE)
     assert isinstance(site, Site)
     assert site.ledger_file == Path("/etc/migrator/state/ledger.db")
+
+
+def test_rules_of_single_users_are_filled_up_from_the_others() -> None:
+    text = (
+        MINIMAL
+        + """
+[reap]
+action = "archive"
+older_than = "1y"
+exclude = ["*.pem"]
+[reap.users."alice"]
+action = "list"
+smaller_than = "1KiB"
+exclude = []
+[reap.users."home/b"]
+linked = true
+"""
+    )
+    policy = parse_site(text, FILE).reap.policy
+    assert policy.rule == ReapRule(action=ReapAction.ARCHIVE, older_than_s=365 * 86400, exclude=("*.pem",))
+    assert policy.by_name == {
+        "alice": ReapRule(action=ReapAction.LIST, older_than_s=365 * 86400, smaller_than_bytes=1024),
+        "home/b": replace(policy.rule, linked=True),
+    }
+
+
+def test_nothing_is_reaped_unless_a_condition_says_so() -> None:
+    policy = parse_site(MINIMAL, FILE).reap.policy
+    assert not policy.rule.matches_anything
+    assert policy.rule.action is ReapAction.LIST
+
+
+@pytest.mark.parametrize(
+    ("more", "sentence"),
+    [
+        ('[reap]\naction = "skip"\n', '[reap] action = "skip" needs older_than or smaller_than'),
+        ('[reap.users."alice"]\naction = "archive"\n', '[reap.users.alice] action = "archive" needs older_than'),
+        ('[reap]\nkeep_file = "a/b"\n', "keep_file is the name of a file"),
+        ('[reap]\nhidden = "yes"\n', "needs true or false, without quotes, not a text"),
+        ("[reap]\nhiden = true\n", "did you mean hidden"),
+        ("[reap]\nusers = 3\n", "a user is a section of its own"),
+    ],
+)
+def test_rules_that_cannot_be_are_told(more: str, sentence: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse_site(MINIMAL + more, FILE)
+    assert sentence in caught.value.message
+    assert "has one mistake:" in caught.value.message

@@ -49,6 +49,7 @@ def test_what_is_written_is_read_back() -> None:
     assert (site.source.volume, site.source.gluster) == ("vol1", "/sbin/g")
     assert (site.target.kind, site.target.root, site.target.inodes_free) == ("beegfs", Path("/mnt/beegfs/archive"), 7)
     assert site.users.trees == ("home/*", "p/*")
+    assert (site.source.hosts, site.reap.users) == ((), ())
 
 
 @given(source=NAMES, target=NAMES)
@@ -72,7 +73,7 @@ def test_what_stands_there_as_a_comment_is_valid_too() -> None:
     ]
     site = parse_site("\n".join(opened), FILE)
     assert site.governor.max_load == 32
-    assert [host.name for host in site.source.hosts] == ["HOST"]
+    assert [host.name for host in site.source.hosts] == ["NAME"]
 
 
 def test_every_key_is_in_the_file_and_in_the_reference() -> None:
