@@ -89,7 +89,7 @@ def dress_directory(fd: int, like: Entry, capabilities: TargetCapabilities) -> N
     path = descriptor_path(fd)
     os.fchmod(fd, stat.S_IMODE(os.fstat(fd).st_mode) & stat.S_IRWXU)
     os.fchown(fd, like.uid, like.gid)
-    _set_xattrs(path, kept_xattrs(like.xattrs, capabilities))
+    set_xattrs(path, kept_xattrs(like.xattrs, capabilities))
     os.fchmod(fd, opened_mode(like, capabilities))
     os.utime(fd, ns=(like.atime_ns, like.mtime_ns))
 
@@ -186,7 +186,7 @@ def _copy_content(reading: int, writing: int, facts: os.stat_result) -> None:
             if not piece:
                 end = position
                 break
-            _write_piece(writing, piece, position, skip_zeros=sparse)
+            write_piece(writing, piece, position, skip_zeros=sparse)
             position += len(piece)
     os.ftruncate(writing, end)
 
@@ -210,7 +210,8 @@ def _data_ranges(fd: int, size_bytes: int) -> Iterator[tuple[int, int]]:
         position = stop
 
 
-def _write_piece(fd: int, piece: bytes, position: int, *, skip_zeros: bool) -> None:
+def write_piece(fd: int, piece: bytes, position: int, *, skip_zeros: bool) -> None:
+    """Write at a place; with `skip_zeros` runs of zeros are left out, for a file that is empty there. Raises OSError."""
     step = _HOLE_BYTES if skip_zeros else len(piece)
     for offset in range(0, len(piece), step):
         part = piece[offset : offset + step]
@@ -241,9 +242,9 @@ def _dress(fd: int, facts: _Facts) -> None:
     """Owner, mode, attributes and times of an open file or directory; times last, setuid after the owner."""
     path = descriptor_path(fd)
     os.fchown(fd, facts.stat.st_uid, facts.stat.st_gid)
-    _set_xattrs(path, facts.xattrs)
+    set_xattrs(path, facts.xattrs)
     os.fchmod(fd, stat.S_IMODE(facts.stat.st_mode))
-    _set_capability(path, facts.xattrs)
+    set_capability(path, facts.xattrs)
     os.utime(fd, ns=(facts.stat.st_atime_ns, facts.stat.st_mtime_ns))
 
 
@@ -257,13 +258,13 @@ def _dress_node(directory_fd: int, name: bytes, facts: _Facts) -> None:
         with _pinned(directory_fd, name) as pinned:
             if stat.S_IFMT(os.fstat(pinned).st_mode) != stat.S_IFMT(facts.stat.st_mode):
                 raise OSError(errno.ESTALE, "the copy was replaced while it was made", name)
-            _set_xattrs(descriptor_path(pinned), facts.xattrs)
+            set_xattrs(descriptor_path(pinned), facts.xattrs)
             os.chmod(descriptor_path(pinned), stat.S_IMODE(facts.stat.st_mode))  # noqa: PTH101 (the path is bytes)
     times = (facts.stat.st_atime_ns, facts.stat.st_mtime_ns)
     os.utime(name, ns=times, dir_fd=directory_fd, follow_symlinks=False)
 
 
-def _set_xattrs(path: bytes, xattrs: Mapping[bytes, bytes]) -> None:
+def set_xattrs(path: bytes, xattrs: Mapping[bytes, bytes]) -> None:
     """Set what is carried, and take away what an entry has from its directory's default ACL or from before.
 
     The mode is set afterwards: it and the ACL's mask agree on the source, and taking an ACL away changes it.
@@ -283,7 +284,7 @@ def _set_xattrs(path: bytes, xattrs: Mapping[bytes, bytes]) -> None:
             os.setxattr(path, name, value)
 
 
-def _set_capability(path: bytes, xattrs: Mapping[bytes, bytes]) -> None:
+def set_capability(path: bytes, xattrs: Mapping[bytes, bytes]) -> None:
     """File capabilities come last, since every change of the owner takes them away."""
     if _CAPABILITY in xattrs:
         os.setxattr(path, _CAPABILITY, xattrs[_CAPABILITY])

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from migrator.adapters.ledger import tables
+from migrator.adapters.ledger.archives import SqliteArchives
 from migrator.adapters.ledger.arrivals import SqliteArrivals
 from migrator.adapters.ledger.attempts import SqliteAttempts
 from migrator.adapters.ledger.backups import backup
@@ -47,6 +48,7 @@ class SqliteLedger:
         self.predictions = SqlitePredictions(database)
         self.hooks = SqliteHooks(database)
         self.cutovers = SqliteCutovers(database)
+        self.archives = SqliteArchives(database)
 
     def __enter__(self) -> Self:
         return self

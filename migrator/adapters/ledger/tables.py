@@ -418,3 +418,25 @@ cutover_steps = Table(
     _required("message", PlainText),
     Index("ix_cutover_steps_cutover_id", "cutover_id"),
 )
+
+# Archives of old and tiny files in user trees on the target. `number` is the name of an archive in its tree.
+archives = Table(
+    "archives",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    _required("plan", PlainText),
+    _required("batch", Integer),
+    _required("tree", LargeBinary),
+    _required("number", Integer),
+    _required("members", Integer),
+    _required("content_bytes", Integer),
+    _required("archive_bytes", Integer),
+    _required("index_bytes", Integer),
+    _required("archive_digest", PlainText),
+    _required("index_digest", PlainText),
+    _required("state", PlainText),
+    _required("at_s", Float),
+    _required("reason", PlainText),
+    UniqueConstraint("tree", "number"),
+    Index("ix_archives_plan", "plan", "batch"),
+)

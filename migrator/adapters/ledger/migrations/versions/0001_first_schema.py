@@ -397,3 +397,23 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("id", name=op.f("pk_cutover_steps")),
     )
     op.create_index("ix_cutover_steps_cutover_id", "cutover_steps", ["cutover_id"], unique=False)
+    op.create_table(
+        "archives",
+        sa.Column("id", sa.Integer(), nullable=False),
+        sa.Column("plan", sa.Text(), nullable=False),
+        sa.Column("batch", sa.Integer(), nullable=False),
+        sa.Column("tree", sa.LargeBinary(), nullable=False),
+        sa.Column("number", sa.Integer(), nullable=False),
+        sa.Column("members", sa.Integer(), nullable=False),
+        sa.Column("content_bytes", sa.Integer(), nullable=False),
+        sa.Column("archive_bytes", sa.Integer(), nullable=False),
+        sa.Column("index_bytes", sa.Integer(), nullable=False),
+        sa.Column("archive_digest", sa.Text(), nullable=False),
+        sa.Column("index_digest", sa.Text(), nullable=False),
+        sa.Column("state", sa.Text(), nullable=False),
+        sa.Column("at_s", sa.Float(), nullable=False),
+        sa.Column("reason", sa.Text(), nullable=False),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_archives")),
+        sa.UniqueConstraint("tree", "number", name=op.f("uq_archives_tree_number")),
+    )
+    op.create_index("ix_archives_plan", "archives", ["plan", "batch"], unique=False)

@@ -1,0 +1,1 @@
+"""Archives: tar in zstd frames, with an index in Parquet."""
