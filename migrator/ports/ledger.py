@@ -21,6 +21,7 @@ from migrator.domain.transfer import (
     AttemptRecord,
     ChunkRecord,
     FileProblem,
+    FileProblemKind,
     NotArrived,
     ProcessIdentity,
     Sample,
@@ -28,6 +29,7 @@ from migrator.domain.transfer import (
 )
 from migrator.domain.tree import UserTree
 from migrator.domain.verification import VerificationRecord
+from migrator.ports.archives import ArchiveRecords
 from migrator.ports.hooks import HookRecords
 
 
@@ -218,10 +220,12 @@ class PassRecords(Protocol):
     def changes(self, pass_id: int) -> Changes | None:
         """What was recorded of a pass; None where nothing was (a seed). Trees are in order of path."""
 
-    def not_arrived(self, plan: str, batch: int) -> NotArrived:
-        """What is not known to have arrived: of the newest pass that has gone through and of all that followed it.
+    def not_arrived(self, plan: str, batch: int, trees: Collection[bytes] | None = None) -> NotArrived:
+        """What is not known to have arrived in these trees, or (None) in all of the batch: tree by tree by the newest pass
+        over it that has gone through, and by all that followed that one.
 
-        A pass that has gone through settles the ones before it: its list was made with what had not arrived of them.
+        A pass that has gone through settles the ones before it in the trees that it went over: its list was made with what
+        had not arrived of them. One that was cut off, and that nothing goes on with, tells what it had not brought.
         """
 
     def chunk(self, chunk_id: int) -> ChunkRecord: ...
@@ -294,6 +298,9 @@ class PassRecords(Protocol):
         """The bad files of a pass that no later attempt brought over."""
 
     def vanished_count(self, pass_id: int) -> int: ...
+
+    def problem_counts(self, pass_id: int) -> Mapping[FileProblemKind, int]:
+        """How many files of a pass have which problem now; kinds without any are left out."""
 
     def note(self, pass_id: int, problems: Sequence[FileProblem], at_s: float) -> None:
         """What a pass found out of files outside its chunks: what it could not rename, so that the next one sends it."""
@@ -438,3 +445,6 @@ class Ledger(Protocol):
 
     @property
     def cutovers(self) -> CutoverRecords: ...
+
+    @property
+    def archives(self) -> ArchiveRecords: ...

@@ -25,6 +25,7 @@ from tests.contracts.plans import small_plan
 
 ALICE = b"home/alice\n\xff"
 SEED_LIST, DELTA_LIST = "plan.chunks/batch-0001.parquet", "passes/plan/batch-0001-delta-0001.parquet"
+BOB = b"home/bob"
 CHANGES = Changes(
     base="catalog-1",
     now="catalog-2",
@@ -292,3 +293,84 @@ class TestNotArrived:
         done(ledger, third.id)
         assert ledger.passes.not_arrived("plan", 1) == NotArrived()
         assert ledger.passes.not_arrived("plan", 2) == NotArrived(paths=(b"other batch",))
+
+
+def over(*trees: bytes) -> Changes:
+    """What a pass over these trees alone records."""
+    found = tuple(TreeChanges(tree=tree, names_before=1, bytes_before=1) for tree in trees)
+    return Changes(base="catalog-1", now="catalog-2", trees=found)
+
+
+def of_bob(*numbers: int) -> list[Chunk]:
+    return [Chunk(number=number, kind=ChunkKind.FILES, tree=BOB, files=1, size_bytes=10) for number in numbers]
+
+
+class TestNotArrivedTreeByTree:
+    """Passes over some trees of a batch settle nothing of the others."""
+
+    @pytest.fixture
+    def seeded(self, ledger: Ledger) -> Ledger:
+        """A bad file in each tree, and a chunk of each that failed."""
+        made = seed(ledger, [*files(1, 2), *of_bob(3, 4)])
+        for chunk in ledger.passes.pending(made, ChunkKind.FILES, 9):
+            bad = problem(chunk.tree + b"/bad")
+            end_chunk(ledger, chunk.id, bad, state=ChunkState.FAILED if chunk.number in (1, 3) else ChunkState.DONE)
+        done(ledger, made)
+        return ledger
+
+    def test_what_is_asked_of_one_tree_is_said_of_that_one(self, seeded: Ledger) -> None:
+        failed = {number: ListedChunk(chunk_list=SEED_LIST, number=number) for number in (1, 3)}
+        of_alice = NotArrived(paths=(ALICE + b"/bad",), chunks=(failed[1],))
+        of_bob_ = NotArrived(paths=(BOB + b"/bad",), chunks=(failed[3],))
+        assert seeded.passes.not_arrived("plan", 1, [ALICE]) == of_alice
+        assert seeded.passes.not_arrived("plan", 1, [BOB]) == of_bob_
+        both = NotArrived(paths=tuple(sorted((*of_alice.paths, *of_bob_.paths))), chunks=(failed[1], failed[3]))
+        assert seeded.passes.not_arrived("plan", 1) == both
+        assert seeded.passes.not_arrived("plan", 1, [ALICE, BOB]) == both
+        assert seeded.passes.not_arrived("plan", 1, [b"home/other"]) == NotArrived()
+
+    def test_a_pass_over_one_tree_settles_that_one_alone(self, seeded: Ledger) -> None:
+        final = delta(seeded, kind=PassKind.FINAL, chunks=files(1), changes=over(ALICE))
+        end_chunks(seeded, final.id, problem(ALICE + b"/new", FileProblemKind.CHANGED))
+        done(seeded, final.id)
+        assert seeded.passes.not_arrived("plan", 1, [ALICE]) == NotArrived(paths=(ALICE + b"/new",))
+        of_bob_ = seeded.passes.not_arrived("plan", 1, [BOB])
+        assert of_bob_.paths == (BOB + b"/bad",)
+        assert of_bob_.chunks == (ListedChunk(chunk_list=SEED_LIST, number=3),)
+        counts = seeded.facts.attention_counts("plan")  # type: ignore[attr-defined]
+        assert counts[1].bad == 1
+        assert [one.problem.path for one in seeded.facts.attention("plan", 9)] == [BOB + b"/bad"]  # type: ignore[attr-defined]
+
+    def test_of_a_pass_that_was_cut_off_counts_what_it_had_not_brought(self, seeded: Ledger) -> None:
+        cut = delta(seeded, kind=PassKind.FINAL, chunks=files(1, 2, 3), changes=over(ALICE), move_list=None)
+        first, second, _ = seeded.passes.pending(cut.id, ChunkKind.FILES, 9)
+        end_chunk(seeded, first.id)
+        seeded.passes.intend(chunk_id=second.id, token="cut", host="h", engine="e", argv=(), at_s=1.0)
+        seeded.passes.set_state(cut.id, PassState.STOPPED, 9.0)
+        found = seeded.passes.not_arrived("plan", 1, [ALICE])
+        assert {chunk.number for chunk in found.chunks if chunk.chunk_list == DELTA_LIST} == {2, 3}
+        assert ListedChunk(chunk_list=SEED_LIST, number=1) in found.chunks
+        assert found.trees == ()
+        assert seeded.passes.not_arrived("plan", 1, [BOB]).paths == (BOB + b"/bad",)
+
+    def test_nothing_is_known_of_the_trees_of_one_that_was_cut_off_while_it_renamed(self, seeded: Ledger) -> None:
+        cut = delta(seeded, kind=PassKind.FINAL, chunks=files(1), changes=over(ALICE))
+        assert seeded.passes.not_arrived("plan", 1).trees == (ALICE,)
+        assert seeded.passes.not_arrived("plan", 1, [BOB]).trees == ()
+        seeded.passes.moves_done(cut.id, 8.0)
+        assert seeded.passes.not_arrived("plan", 1).trees == ()
+
+    def test_what_a_pass_over_all_brought_counts_for_each_of_them(self, seeded: Ledger) -> None:
+        whole = delta(seeded, chunks=[*files(1), *of_bob(2)], changes=over(ALICE, BOB))
+        end_chunks(seeded, whole.id)
+        done(seeded, whole.id)
+        for trees in ([ALICE], [BOB], None):
+            assert seeded.passes.not_arrived("plan", 1, trees) == NotArrived()
+
+
+def test_problems_are_counted_by_kind(ledger: Ledger) -> None:
+    made = seed(ledger, files(1))
+    assert ledger.passes.problem_counts(made) == {}
+    kinds = (FileProblemKind.BAD, FileProblemKind.CHANGED, FileProblemKind.CHANGED)
+    end_chunks(ledger, made, *(problem(b"p%d" % number, kind) for number, kind in enumerate(kinds)))
+    assert ledger.passes.problem_counts(made) == {FileProblemKind.BAD: 1, FileProblemKind.CHANGED: 2}

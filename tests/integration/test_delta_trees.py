@@ -14,7 +14,7 @@ from migrator.adapters.ledger.sqlite import SqliteLedger, open_ledger
 from migrator.domain.changes import Changes, TreeChanges
 from migrator.domain.errors import LedgerCorrupt
 from migrator.domain.states import PassKind
-from migrator.stages.run.delta import base_catalog
+from migrator.stages.run.bases import base_catalog
 from tests.conftest import MakeXfs
 from tests.run_site import RealSite
 
@@ -46,7 +46,7 @@ def passed(ledger: SqliteLedger, kind: PassKind, number: int, trees: Sequence[by
     )
 
 
-def test_the_base_is_the_catalog_of_the_latest_pass_over_all_trees(ledger: SqliteLedger) -> None:
+def test_the_base_of_a_tree_is_the_catalog_of_the_latest_pass_over_it(ledger: SqliteLedger) -> None:
     def base(*trees: bytes) -> str:
         return base_catalog(ledger.passes, ledger.passes.of_batch("p", 1), trees)
 
@@ -56,9 +56,11 @@ def test_the_base_is_the_catalog_of_the_latest_pass_over_all_trees(ledger: Sqlit
     assert base(ANN, BOB) == "seed-0"
     passed(ledger, PassKind.DELTA, 1, (ANN, BOB))
     passed(ledger, PassKind.FINAL, 1, (ANN,))
-    assert (base(ANN), base(BOB), base(ANN, BOB)) == ("final-1", "delta-1", "delta-1")
+    assert (base(ANN), base(BOB)) == ("final-1", "delta-1")
+    with pytest.raises(LedgerCorrupt, match="different passes"):
+        base(ANN, BOB)
     passed(ledger, PassKind.FINAL, 2, (BOB,))
-    assert (base(ANN), base(BOB), base(ANN, BOB)) == ("final-1", "final-2", "delta-1")
+    assert (base(ANN), base(BOB)) == ("final-1", "final-2")
     passed(ledger, PassKind.DELTA, 2, (ANN, BOB))
     assert base(ANN) == base(BOB) == base(BOB, ANN) == "delta-2"
 

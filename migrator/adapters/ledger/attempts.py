@@ -1,6 +1,6 @@
 """Attempts, and what became of the files that did not arrive."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import Connection, Row, delete, func, insert, select, update
@@ -174,6 +174,13 @@ class SqliteAttempts:
                     )
                 ).scalar_one()
             )
+
+    def problem_counts(self, pass_id: int) -> Mapping[FileProblemKind, int]:
+        """How many files of a pass have which problem now; kinds without any are left out."""
+        kind = tables.attention.c.kind
+        query = select(kind, func.count()).where(tables.attention.c.pass_id == pass_id).group_by(kind)
+        with self._database.read() as connection:
+            return {FileProblemKind(found): count for found, count in connection.execute(query)}
 
     def note(self, pass_id: int, problems: Sequence[FileProblem], at_s: float) -> None:
         """What a pass found out of files outside its chunks. May be called again."""

@@ -121,7 +121,7 @@ class SqliteFacts:
         query = (
             select(tables.passes.c.batch, tables.attention.c.kind, func.count(tables.attention.c.path.distinct()))
             .join(tables.passes, tables.passes.c.id == tables.attention.c.pass_id)
-            .where(tables.passes.c.plan == plan, unsettled())
+            .where(tables.passes.c.plan == plan, unsettled(tables.attention.c.path))
             .group_by(tables.passes.c.batch, tables.attention.c.kind)
         )
         with self._database.read() as connection:
@@ -143,7 +143,11 @@ class SqliteFacts:
             # Of several passes the newest one's word: the greatest id decides which row stands for a path.
             select(tables.passes.c.batch, tables.attention, func.max(tables.attention.c.pass_id))
             .join(tables.passes, tables.passes.c.id == tables.attention.c.pass_id)
-            .where(tables.passes.c.plan == plan, tables.attention.c.kind == FileProblemKind.BAD.value, unsettled())
+            .where(
+                tables.passes.c.plan == plan,
+                tables.attention.c.kind == FileProblemKind.BAD.value,
+                unsettled(tables.attention.c.path),
+            )
             .group_by(tables.passes.c.batch, tables.attention.c.path)
             .order_by(tables.passes.c.batch, tables.attention.c.path)
             .limit(limit)

@@ -9,9 +9,10 @@ from migrator.domain.plan import Batch, Plan
 from migrator.domain.run import BatchSummary, DeltaSummary
 from migrator.domain.states import PassKind
 from migrator.ports.ledger import PassRecord, SiteRecord
+from migrator.stages.run.bases import pass_number, unfinished_delta
 from migrator.stages.run.context import Invocation
 from migrator.stages.run.convergence import judge_passes
-from migrator.stages.run.delta import DeltaPass, Deltas, delta_number, unfinished_delta
+from migrator.stages.run.delta import DeltaPass, Deltas
 from migrator.stages.run.hook_looks import is_seeded
 from migrator.stages.run.hooking import Hooking
 from migrator.stages.run.seed import SeedPass
@@ -55,13 +56,13 @@ class BatchRun:
         await self.hooking.catch_up(self.batch, PassKind.SEED)
         world = self._invocation.world
         latest = world.ledger.passes.find(self._plan.name, self.batch.number, PassKind.DELTA)
-        if latest is not None and unfinished_delta(world, self._plan, self.batch) is None:
+        if latest is not None and unfinished_delta(world.ledger.passes, self._plan, self.batch) is None:
             await self.hooking.catch_up(self.batch, PassKind.DELTA, number=latest.number)
 
     async def _delta(self, deltas: Deltas, made: int, so_far: BatchSummary) -> tuple[BatchSummary, Decision | None]:
         """One more delta pass; what came before it and it together, and whether another one is to follow."""
         ledger = self._invocation.world.ledger
-        number = delta_number(self._invocation.world, self._plan, self.batch)
+        number = pass_number(ledger.passes, self._plan, self.batch, PassKind.DELTA)
         delta = DeltaPass(
             invocation=self._invocation, plan=self._plan, site=self._site, batch=self.batch, deltas=deltas
         )

@@ -107,7 +107,7 @@ class Copying:
         `after` is called when they are done; `advance` moves the batch on when the pass has gone through.
         """
         world = self.invocation.world
-        under_way = self._under_way(record, capabilities, health_before)
+        under_way = self.under_way(record, capabilities, health_before)
         routes = self._routes(record)
         started_s = world.clock.monotonic_s()
         whole = False
@@ -139,9 +139,10 @@ class Copying:
         record = self.invocation.world.ledger.plans.read(self.plan.name)
         return record.batches.get(self.batch.number) if record else None
 
-    def _under_way(
+    def under_way(
         self, record: PassRecord, capabilities: TargetCapabilities, health_before: SourceHealth
     ) -> PassUnderWay:
+        """The pass in this run, before anything of it is done."""
         world, timeout_s = self.invocation.world, self.invocation.request.stall_timeout_s
 
         async def sync() -> None:

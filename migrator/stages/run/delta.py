@@ -1,38 +1,38 @@
-"""A delta pass over one batch: what changed on the source since the last pass, and nothing else."""
+"""A pass after the seed over one batch, or over some of its trees: what changed on the source since the last pass, and
+nothing else. Delta passes go on where they were; a final pass is always a new one.
+"""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 
 from migrator.decide.batch_states import after_delta
 from migrator.decide.deletion_guards import deletion_problems
+from migrator.decide.movable import moved_trees
 from migrator.decide.packing import ChunkLimits, pack
 from migrator.decide.site_guards import health_problems
 from migrator.domain.changes import ChangeKind, Changes
 from migrator.domain.convergence import Limits
-from migrator.domain.entry import EntryType
-from migrator.domain.errors import LedgerCorrupt, Refused
+from migrator.domain.errors import Refused
 from migrator.domain.events import EventKind, Severity
 from migrator.domain.plan import Batch, Plan
 from migrator.domain.run import BatchSummary
 from migrator.domain.scan import CatalogRecord
 from migrator.domain.site import Need, TargetCapabilities
 from migrator.domain.states import PassKind, PassState
-from migrator.domain.transfer import FileProblem, FileProblemKind
-from migrator.domain.trash import trash_place
-from migrator.domain.units import format_count, several
+from migrator.domain.units import format_count
 from migrator.ports.changes import Comparison, Comparisons
-from migrator.ports.ledger import PassRecord, PassRecords, SiteRecord
+from migrator.ports.ledger import PassRecord, SiteRecord
 from migrator.ports.move_lists import MoveLists, WrittenMoves
 from migrator.ports.target_moves import TargetMoves
 from migrator.ports.usage import PassListWriter, WrittenList
-from migrator.stages.run.context import Invocation, PassUnderWay, World
+from migrator.stages.run.bases import base_catalog, covered, has_open_moves, pass_number, unfinished_delta
+from migrator.stages.run.context import Invocation, PassUnderWay
 from migrator.stages.run.copying import Copying
 from migrator.stages.run.guards import mount_findings
-from migrator.stages.run.moving import Moved, MovingWorld, apply_moves
+from migrator.stages.run.left_alone import newest_cutovers
+from migrator.stages.run.pass_moves import carry_out_moves
 from migrator.stages.run.preview import remaining_of
-
-_NOT_RENAMED = "renamed on the source, and not found as it was on the target: the next pass sends it"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,19 +62,29 @@ class _Lists:
 
 @dataclass(slots=True, kw_only=True)
 class DeltaPass:
-    """One delta pass: a new one, or the last one where that has not gone through. `run` is called once."""
+    """One delta pass: a new one, or the last one where that has not gone through. A final pass (`kind`) is always a new
+    one, which brings with it what one that was cut off had not brought; it leaves the batch's state as it is, because a
+    verification of its own follows.
+
+    `batch` may have some of its trees alone: then only those are looked at and changed. They all have to have the same
+    base (see `same_base`). `run` is called once.
+    """
 
     invocation: Invocation
     plan: Plan
     site: SiteRecord
     batch: Batch
     deltas: Deltas
+    kind: PassKind = PassKind.DELTA
 
     async def run(self) -> BatchSummary:
         """Raises Refused where a guard trips before anything is changed; a stop on the way is in the summary."""
         copying = self._copying
-        record = unfinished_delta(self.invocation.world, self.plan, self.batch)
+        record = None
+        if self.kind is PassKind.DELTA:
+            record = unfinished_delta(self.invocation.world.ledger.passes, self.plan, self.batch)
         if record is None:
+            await self._end_earlier()
             record = await self._begin()
         left = remaining_of(self.invocation.world, self.plan, self.batch, record)
         copying.expect(left.bricks)
@@ -96,12 +106,52 @@ class DeltaPass:
     def _copying(self) -> Copying:
         return Copying(invocation=self.invocation, plan=self.plan, site=self.site, batch=self.batch)
 
+    @property
+    def _trees(self) -> list[bytes]:
+        return [tree.path for tree in self.batch.trees]
+
+    async def _end_earlier(self) -> None:
+        """Close the passes over these trees that were cut off and that nothing goes on with. What they had begun to rename
+        and to take away is brought to its end: what lies where on the target could not be told otherwise.
+        """
+        world, passes = self.invocation.world, self.invocation.world.ledger.passes
+        for record in passes.of_batch(self.plan.name, self.batch.number):
+            if record.kind is PassKind.SEED or record.state is PassState.DONE:
+                continue
+            its_own = covered(passes, record) or frozenset()
+            if its_own and its_own.isdisjoint(self._trees):
+                continue
+            if record.state is PassState.RUNNING:
+                passes.set_state(record.id, PassState.STOPPED, world.clock.now_s())
+            others = its_own - set(self._trees)
+            # Of trees that a user works on nothing is moved: then what is left of the others is sent anew as a whole.
+            if has_open_moves(record) and not moved_trees(newest_cutovers(world.ledger.cutovers, others)):
+                await self._end_moves(record)
+
+    async def _end_moves(self, record: PassRecord) -> None:
+        copying = self._copying
+        _, health = await copying.guard(Need())
+        capabilities = await copying.capabilities()
+        under_way = copying.under_way(record, capabilities, health)
+        try:
+            await self._move(record, under_way, capabilities)
+        finally:
+            await under_way.confirmations.end()
+            under_way.abandon_calls()
+        if stopped := under_way.explain_stop():
+            raise Refused(
+                f"{_title(record)} over batch {self.batch.number}, which was cut off, could not be brought to an end: "
+                + stopped.message,
+                cause=stopped.cause,
+                hint=stopped.hint,
+            )
+
     async def _begin(self) -> PassRecord:
         """Scan, compare, ask the guards, write the lists, and only then record the pass."""
         world, passes = self.invocation.world, self.invocation.world.ledger.passes
         earlier = passes.of_batch(self.plan.name, self.batch.number)
-        number = delta_number(world, self.plan, self.batch)
-        trees = [tree.path for tree in self.batch.trees]
+        number = pass_number(passes, self.plan, self.batch, self.kind)
+        trees = self._trees
         base = base_catalog(passes, earlier, trees)
         began_s = world.clock.monotonic_s()
         catalog = await self.deltas.scan(trees)
@@ -119,7 +169,7 @@ class DeltaPass:
         record = passes.start(
             plan=self.plan.name,
             batch=self.batch.number,
-            kind=PassKind.DELTA,
+            kind=self.kind,
             number=number,
             catalog=catalog.name,
             base_catalog=base,
@@ -137,13 +187,13 @@ class DeltaPass:
     def _make_lists(self, number: int, base: str, catalog: CatalogRecord) -> _Lists:
         """Compare both catalogs, and write what is to be sent and what is to be moved. Blocking."""
         world, deltas = self.invocation.world, self.deltas
-        missing = world.ledger.passes.not_arrived(self.plan.name, self.batch.number)
+        trees = self._trees
+        missing = world.ledger.passes.not_arrived(self.plan.name, self.batch.number, trees)
         in_chunks = (
             listed.path
             for chunk in missing.chunks
             for listed in world.chunk_lists.paths(chunk.chunk_list, chunk.number)
         )
-        trees = [tree.path for tree in self.batch.trees]
         with deltas.comparisons.open(
             base,
             catalog.name,
@@ -152,7 +202,7 @@ class DeltaPass:
             unsettled_trees=missing.trees,
         ) as comparison:
             moves = deltas.move_lists.write(
-                f"{self.plan.name}-batch-{self.batch.number:04d}-delta-{number:04d}",
+                f"{self.plan.name}-batch-{self.batch.number:04d}-{self.kind.value}-{number:04d}",
                 comparison.renames(),
                 comparison.gone(),
             )
@@ -170,7 +220,7 @@ class DeltaPass:
             self.deltas.chunk_limits,
             bricks=sorted(walk.brick for walk in catalog.bricks),
         )
-        return self.deltas.pass_lists.write_pass(self.plan.name, self.batch.number, number, packed)
+        return self.deltas.pass_lists.write_pass(self.plan.name, self.batch.number, number, packed, kind=self.kind)
 
     async def _ask_guards(self, changes: Changes, base: str, catalog: CatalogRecord) -> None:
         """Raises Refused where what seems to have vanished may be there."""
@@ -213,77 +263,16 @@ class DeltaPass:
         return passes.read(record.id)
 
     async def _move(self, record: PassRecord, under_way: PassUnderWay, capabilities: TargetCapabilities) -> None:
-        """Carry the move list out, unless that was done before."""
-        world = self.invocation.world
-        if record.moved_at_s is not None or record.move_list is None:
-            return
-        moved = await apply_moves(
-            MovingWorld(
-                source=world.source,
-                moves=self.deltas.moves,
-                lists=self.deltas.move_lists,
-                capabilities=capabilities,
-                blocking=world.blocking,
-                sync=under_way.sync.begun_after_now,
-                health=under_way.health.begun_after_now,
-                timeout_s=self.invocation.request.stall_timeout_s,
-            ),
-            move_list=record.move_list,
-            digest=record.move_list_digest or "",
-            place=trash_place(record.started_at_s, self.batch.number, record.kind.value, record.number),
+        await carry_out_moves(
+            under_way, record, capabilities, title=_title(record), moves=self.deltas.moves, lists=self.deltas.move_lists
         )
-        self._say_moved(record, moved)
-        if moved.stop is not None:
-            under_way.stop(*moved.stop)
-            return
-        world.ledger.passes.note(record.id, _not_renamed(moved), world.clock.now_s())
-        world.ledger.passes.moves_done(record.id, world.clock.now_s())
-
-    def _say_moved(self, record: PassRecord, moved: Moved) -> None:
-        said = [
-            f"{several(count, 'path', 'paths')} {what}"
-            for count, what in (
-                (moved.renamed, "renamed"),
-                (moved.trashed, "moved to the trash"),
-                (moved.displaced, "in the way of others, moved to the trash"),
-                (moved.reappeared, "on the source again, left alone"),
-                (moved.doubtful, "not known to be gone, left alone"),
-                (len(moved.to_send), "to be sent with the next pass instead of being renamed"),
-            )
-            if count
-        ]
-        if said:
-            severity = Severity.WARNING if moved.doubtful or moved.to_send else Severity.INFO
-            message = f"{_title(record)} over batch {self.batch.number}, on the target: {'; '.join(said)}"
-            self.invocation.say(EventKind.PASS_MOVED, severity, f"batch {self.batch.number}", message)
 
     def _set_state(self, *, sent: bool) -> None:
+        if self.kind is PassKind.FINAL:
+            return
         now = self._copying.batch_state
         if now is not None and (then := after_delta(now, sent=sent)) is not now:
             self._copying.set_batch_states((then,))
-
-
-def unfinished_delta(world: World, plan: Plan, batch: Batch) -> PassRecord | None:
-    """The delta pass that was begun and has not gone through; None where the next one is a new one."""
-    record = world.ledger.passes.find(plan.name, batch.number, PassKind.DELTA)
-    return None if record is None or record.state is PassState.DONE else record
-
-
-def delta_number(world: World, plan: Plan, batch: Batch) -> int:
-    """The number of the delta pass that is made next, or gone on with."""
-    record = world.ledger.passes.find(plan.name, batch.number, PassKind.DELTA)
-    if record is None:
-        return 1
-    return record.number + (record.state is PassState.DONE)
-
-
-def base_catalog(passes: PassRecords, earlier: Sequence[PassRecord], trees: Collection[bytes]) -> str:
-    """The catalog of the latest of these passes that covered the trees, the seed all of them. Raises LedgerCorrupt."""
-    for record in reversed(earlier):
-        changes = None if record.kind is PassKind.SEED else passes.changes(record.id)
-        if changes is None or {tree.tree for tree in changes.trees}.issuperset(trees):
-            return record.catalog
-    raise LedgerCorrupt("the ledger knows no pass over these user trees", hint="run `migrator run` for their batch")
 
 
 def change_words(changes: Changes) -> str:
@@ -304,11 +293,3 @@ def _room(need: Need, changes: Changes | None) -> Need:
 
 def _title(record: PassRecord) -> str:
     return f"{record.kind.value} pass {record.number}"
-
-
-def _not_renamed(moved: Moved) -> list[FileProblem]:
-    """Of a directory everything in it has to be sent: its whole tree is, since that is rare."""
-    paths = {one.tree if one.type is EntryType.DIRECTORY else one.new for one in moved.to_send}
-    return [
-        FileProblem(path=path, kind=FileProblemKind.CHANGED, errno=None, reason=_NOT_RENAMED) for path in sorted(paths)
-    ]

@@ -22,9 +22,10 @@ from migrator.ports.locks import Locks
 from migrator.ports.plans import PlanDocuments
 from migrator.ports.progress import Progress
 from migrator.ports.run_files import RunDirectory, RunFiles
+from migrator.stages.run.bases import unfinished_delta
 from migrator.stages.run.batch import BatchRun
 from migrator.stages.run.context import LOG, Invocation, World
-from migrator.stages.run.delta import Deltas, unfinished_delta
+from migrator.stages.run.delta import Deltas
 from migrator.stages.run.guards import find_problems, read_plan
 from migrator.stages.run.hook_looks import preview_hooks
 from migrator.stages.run.hooking import Hooking
@@ -173,7 +174,7 @@ async def _preview(
     at_most = deltas.limits.max_delta_passes if deltas else 0
     found: list[BatchSummary] = []
     for batch in batches:
-        begun = unfinished_delta(world, plan, batch) if deltas else None
+        begun = unfinished_delta(world.ledger.passes, plan, batch) if deltas else None
         left = remaining(world, plan, batch) if begun is None else remaining_of(world, plan, batch, begun)
         findings, _ = await find_problems(world, request, site, batch, left.need)
         finished = left.record is not None and not left.chunks and not at_most

@@ -4,10 +4,11 @@ from functools import partial
 
 from migrator.domain.errors import Refused
 from migrator.domain.events import EventKind, Severity
-from migrator.domain.states import PassState
+from migrator.domain.states import PassKind, PassState
 from migrator.domain.trash import trash_place
 from migrator.domain.units import format_duration, several
 from migrator.ports.ledger import Ledger, SiteRecord
+from migrator.stages.run.bases import has_open_moves
 from migrator.stages.run.context import Invocation
 from migrator.stages.run.delta import Deltas
 from migrator.stages.run.guards import mount_findings
@@ -50,12 +51,16 @@ async def expire_trash(invocation: Invocation, deltas: Deltas, site: SiteRecord)
 
 
 def unfinished_places(ledger: Ledger) -> frozenset[str]:
-    """The places in the trash of all passes that have not gone through: what lies there may be needed yet."""
+    """The places in the trash of all passes that have not gone through: what lies there may be needed yet. Of a final pass
+    that was cut off nothing is, once its renames are made: it is never gone on with.
+    """
     return frozenset(
         trash_place(record.started_at_s, record.batch, record.kind.value, record.number)
         for plan in ledger.plans.names()
         for record in ledger.passes.of_plan(plan)
-        if record.move_list is not None and record.state is not PassState.DONE
+        if record.move_list is not None
+        and record.state is not PassState.DONE
+        and (record.kind is not PassKind.FINAL or has_open_moves(record))
     )
 
 
