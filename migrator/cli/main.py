@@ -15,6 +15,7 @@ _VERBS = {
     "plan": "migrator.cli.plan:plan_command",
     "run": "migrator.cli.run:run_command",
     "verify": "migrator.cli.verify:verify_command",
+    "announce": "migrator.cli.announce:announce_command",
     "status": "migrator.cli.status:status_command",
     "report": "migrator.cli.report:report_command",
     "lab": "migrator.cli.lab:lab",

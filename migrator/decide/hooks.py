@@ -109,6 +109,7 @@ def document(stage: HookStage, site: HookSite, facts: HookFacts) -> bytes:
             "old_path": _escaped(facts.old_path),
             "new_path": _escaped(facts.new_path),
             "text": facts.text,
+            "begins_at": None if facts.begins_at_s is None else _time(facts.begins_at_s),
             "files": facts.files,
             "size_bytes": facts.size_bytes,
             "state": facts.state or None,

@@ -42,11 +42,11 @@ EXAMPLES: tuple[TextFacts, ...] = tuple(
 
 
 def text_of(stage: HookStage) -> UserText | None:
-    """Which text the hooks of a stage get: before the freeze the first, while the user is frozen the second, and when he may
+    """Which text the hooks of a stage get: ahead of the move and before the freeze the first, while the user is frozen the second, and when he may
     work again the third. None for stages that are about no user.
     """
     match stage.step, stage.event:
-        case HookStep.FREEZE, HookEvent.PRE:
+        case (HookStep.ANNOUNCE, _) | (HookStep.FREEZE, HookEvent.PRE):
             return UserText.BEFORE
         case (HookStep.FREEZE, HookEvent.POST) | (HookStep.SWITCH, _) | (HookStep.THAW, HookEvent.PRE):
             return UserText.AT
@@ -68,7 +68,7 @@ def text_words(facts: TextFacts) -> TextWords:
         "back": facts.back,
         "files": format_count(facts.files),
         "size": format_size(facts.size_bytes),
-        "begins": None if facts.begins_at_s is None else _time(facts.begins_at_s),
+        "begins": None if facts.begins_at_s is None else begins_words(facts.begins_at_s),
         "freeze": None if facts.freeze_s is None else format_duration(facts.freeze_s),
         "frozen": None if facts.frozen_s is None else format_duration(facts.frozen_s),
         "moved": facts.moved,
@@ -114,5 +114,6 @@ def _one_line(text: str) -> str:
     return show(text.encode("utf-8", "surrogateescape"))
 
 
-def _time(at_s: float) -> str:
+def begins_words(at_s: float) -> str:
+    """When a move begins, for people: `2026-01-01 19:00 UTC`."""
     return datetime.fromtimestamp(at_s, UTC).strftime("%Y-%m-%d %H:%M UTC")

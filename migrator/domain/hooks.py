@@ -33,6 +33,7 @@ class HookStep(StrEnum):
 
     BATCH = "batch"
     PASS = "pass"
+    ANNOUNCE = "announce"
     FREEZE = "freeze"
     SWITCH = "switch"
     THAW = "thaw"
@@ -151,12 +152,13 @@ class HookSite:
 class HookFacts:
     """What a hook is told of its step; None is what has no meaning there, or is not known yet.
 
-    Of a step about one user (freeze, switch, thaw), `user` is his name, `link` the path that he works by (None where a hook
+    Of a step about one user (announcement, freeze, switch, thaw), `user` is his name, `link` the path that he works by (None where a hook
     makes the switch), `old_path` and `new_path` where it leads before the switch and after it, absolute; `text` is what he
     is told at this stage.
 
     `state` is empty before the step, afterwards a `HookState`. `files` and
-    `size_bytes` are planned, the `copied_` ones what this run brought. Times are seconds since the epoch.
+    `size_bytes` are planned, the `copied_` ones what this run brought. `begins_at_s` is
+    when a move that is announced begins. Times are seconds since the epoch.
     """
 
     run_id: int
@@ -179,6 +181,7 @@ class HookFacts:
     attention: int | None = None
     started_at_s: float
     finished_at_s: float | None = None
+    begins_at_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -36,12 +36,15 @@ class Hooks(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HookStepRecord:
-    """A step that hooks are called around: open from before its `pre` hooks until after its `post` ones."""
+    """A step that hooks are called around: open from before its `pre` hooks until after its `post` ones. `state` is how it
+    ended, empty while it is open.
+    """
 
     id: int
     step: HookStep
     subject: str
     opened_at_s: float
+    state: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +71,9 @@ class HookRecords(Protocol):
 
     def open_since(self, step: HookStep, subject: str) -> HookStepRecord | None:
         """The step that an earlier run left open; None where there is none."""
+
+    def latest(self, step: HookStep, subject: str) -> HookStepRecord | None:
+        """The step as it was begun last, open or not; None where it never was."""
 
     def close_step(self, step_id: int, *, state: str, at_s: float) -> None:
         """Its `post` hooks were called. May be recorded again."""

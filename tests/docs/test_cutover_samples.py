@@ -14,7 +14,7 @@ import pytest
 from tests.docs.test_hook_samples import HOOKS, document
 from tests.slurm import DEADLINE_S, Slurm, missing_for_slurm, running_slurm
 
-TELL = ("pre-freeze.d/50-tell-user", "post-thaw.d/50-tell-user")
+TELL = ("post-announce.d/50-tell-user", "pre-freeze.d/50-tell-user", "post-thaw.d/50-tell-user")
 LOCK, UNLOCK, UNFREEZE = (f"{stage}.d/10-lock-account" for stage in ("pre-freeze", "post-thaw", "post-freeze"))
 HOLD, RELEASE, GIVE_UP = (f"{stage}.d/20-hold-slurm-jobs" for stage in ("pre-freeze", "post-thaw", "post-freeze"))
 HOSTILE = ("", "../root", "-x", ".x", "a b", "a\nb", "a/b", "a;b")

@@ -19,6 +19,7 @@ README = (HOOKS / "README.md").read_text(encoding="utf-8")
 PAGE = (REPOSITORY / "docs" / "hooks.md").read_text(encoding="utf-8")
 SAMPLES = sorted(path for path in HOOKS.glob("*.d/*"))
 CUTOVER_STAGES = ("pre-freeze", "post-freeze", "post-thaw")
+ANNOUNCE_STAGE = "post-announce"
 HOLD, MAIL = "pre-batch.d/10-hold", "post-pass.d/50-mail-notice"
 
 
@@ -48,6 +49,7 @@ def test_all_samples_are_executed_here() -> None:
     """Those around a cutover in test_cutover_samples.py."""
     around_a_cutover = [
         *(f"{stage}.d/{name}" for stage in CUTOVER_STAGES for name in ("10-lock-account", "20-hold-slurm-jobs")),
+        "post-announce.d/50-tell-user",
         "pre-freeze.d/50-tell-user",
         "post-thaw.d/50-tell-user",
     ]
@@ -57,7 +59,7 @@ def test_all_samples_are_executed_here() -> None:
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda path: path.name)
 def test_a_sample_is_where_the_contract_wants_it(sample: Path) -> None:
     stage = sample.parent.name.removesuffix(".d")
-    assert stage in CUTOVER_STAGES or f"| `{stage}` | `run` |" in PAGE
+    assert stage in (*CUTOVER_STAGES, ANNOUNCE_STAGE) or f"| `{stage}` | `run` |" in PAGE
     assert f"| `{stage}` |" in PAGE
     assert re.fullmatch(r"[0-9]{2}-[a-z-]+", sample.name)
     mode = sample.stat().st_mode

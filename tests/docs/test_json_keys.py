@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from migrator.domain import report
+from migrator.domain.announcing import Announcement, AnnounceSummary
 from migrator.domain.changes import Changes, ChangeTally, TreeChanges
 from migrator.domain.convergence import ConvergenceRecord, Prediction, TreeChurn
 from migrator.domain.run import BatchSummary, DeltaSummary, GuardFinding, RunSummary, Stopped, TreeWork
@@ -49,6 +50,8 @@ TYPES = [
     GuardFinding,
     FileProblem,
     Stopped,
+    AnnounceSummary,
+    Announcement,
 ]
 
 

@@ -46,6 +46,13 @@ class SqliteHooks:
             row = connection.execute(query.order_by(_steps.c.id.desc()).limit(1)).one_or_none()
         return None if row is None else _step(row)
 
+    def latest(self, step: HookStep, subject: str) -> HookStepRecord | None:
+        """The step as it was begun last, open or not."""
+        query = select(_steps).where(_steps.c.step == step.value, _steps.c.subject == subject)
+        with self._database.read() as connection:
+            row = connection.execute(query.order_by(_steps.c.id.desc()).limit(1)).one_or_none()
+        return None if row is None else _step(row)
+
     def close_step(self, step_id: int, *, state: str, at_s: float) -> None:
         """Its `post` hooks were called. May be recorded again."""
         with self._database.write() as connection:
@@ -102,7 +109,13 @@ class SqliteHooks:
 
 
 def _step(row: Row[Any]) -> HookStepRecord:
-    return HookStepRecord(id=row.id, step=HookStep(row.step), subject=row.subject, opened_at_s=row.opened_at_s)
+    return HookStepRecord(
+        id=row.id,
+        step=HookStep(row.step),
+        subject=row.subject,
+        opened_at_s=row.opened_at_s,
+        state=row.state or "",
+    )
 
 
 def _call(row: Row[Any]) -> HookCallRecord:

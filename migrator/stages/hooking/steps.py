@@ -161,6 +161,20 @@ class StepHooks:
         await self._finish(replace(opened, facts=replace(facts, started_at_s=opened.facts.started_at_s)))
         return result
 
+    async def tell(self, step: HookedStep, facts: HookFacts) -> bool:
+        """A step that is nothing but its hooks: the `pre` ones may stop it, the `post` ones do it. Whether all of these did
+        it; what a killed run had called of them is not called again. Raises as `around`.
+        """
+        found = await self._found(step, stoppable=True)
+        before = in_order(found.hooks, step.stage(HookEvent.PRE)) if found else ()
+        records = self.world.records
+        left = records.open_since(step.step, step.key)
+        called = called_hooks(records, step.stage(HookEvent.POST), left) if left else frozenset()
+        opened = self._open(step, facts)
+        await self._call_before(opened, before, stoppable=True)
+        done = replace(opened, facts=replace(opened.facts, state=HookState.DONE))
+        return await self._finish(done, but=called, otherwise=HookState.FAILED)
+
     async def catch_up(self, step: HookedStep, facts: HookFacts) -> None:
         """Call the `post` hooks that an earlier run still owes: the step was done, and the run was killed before all of
         them had come to their end. `facts` are those after the step. May be called again; mostly there is nothing to do.
@@ -225,10 +239,15 @@ class StepHooks:
         )
 
     async def _finish(
-        self, opened: _Open, *, only: Collection[bytes] | None = None, but: Collection[bytes] = ()
-    ) -> None:
-        """Call the `post` hooks of a step and close it. Where they are not as they have to be, it stays open, and the next
-        run calls them.
+        self,
+        opened: _Open,
+        *,
+        only: Collection[bytes] | None = None,
+        but: Collection[bytes] = (),
+        otherwise: HookState | None = None,
+    ) -> bool:
+        """Call the `post` hooks of a step and close it; whether all went well. Where they are not as they have to be, it
+        stays open, and the next run calls them. `otherwise` is what the ledger says of the step where a hook failed.
         """
         step = opened.step
         opened = replace(opened, facts=replace(opened.facts, finished_at_s=self.world.clock.now_s()))
@@ -237,15 +256,19 @@ class StepHooks:
             refuse_hooks(found)
         except Refused as error:
             self._warn(step, f"after {step.words} no hook was called: {error.message}")
-            return
+            return False
+        failed = False
         after = in_order(found.hooks, step.stage(HookEvent.POST))
         for hook in after if only is None else counterparts(after, only):
             if hook.name in but:
                 continue
             result, outcome = await self._call(opened, hook)
             if outcome is HookOutcome.WARN:
+                failed = True
                 self._warn_of_end(step, hook, HookEvent.POST, result)
-        self.world.records.close_step(opened.record.id, state=opened.facts.state, at_s=self.world.clock.now_s())
+        state = otherwise if failed and otherwise is not None else opened.facts.state
+        self.world.records.close_step(opened.record.id, state=state, at_s=self.world.clock.now_s())
+        return not failed
 
     async def _call(self, opened: _Open, hook: Hook) -> tuple[HookResult, HookOutcome]:
         world, facts = self.world, opened.facts

@@ -1,0 +1,280 @@
+"""`announce`: users are told ahead when they will be moved, by hooks. Nothing is copied, and nobody is frozen."""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from migrator.decide.cutover_words import state_words
+from migrator.decide.hooks import in_order
+from migrator.decide.switching import link_path, user_problem
+from migrator.decide.texts import begins_words
+from migrator.domain.announcing import Announced, Announcement, AnnounceSummary
+from migrator.domain.cutover import SETTLED_STATES, UNDER_WAY_STATES
+from migrator.domain.errors import ExitCode, Interrupted, MigratorError, Refused, UsageError
+from migrator.domain.events import Event, EventKind, Severity
+from migrator.domain.hooks import HookEvent, HookFacts, HookSite, HookState, HookStep
+from migrator.domain.paths import join, show
+from migrator.domain.report import PlannedTree
+from migrator.domain.texts import TextFacts, UserText
+from migrator.domain.tree import UserTree
+from migrator.domain.units import format_duration
+from migrator.ports.blocking import Blocking
+from migrator.ports.clock import Clock
+from migrator.ports.hooks import Hooks
+from migrator.ports.ledger import SiteRecord
+from migrator.ports.ledger_facts import ReadableLedger
+from migrator.ports.locks import Locks
+from migrator.ports.progress import Progress
+from migrator.ports.run_files import RunFiles
+from migrator.ports.texts import Texts
+from migrator.stages.cutover_texts import made
+from migrator.stages.hooking import HookedStep, HookSkipped, HookWorld, StepHooks, find_hooks
+
+VERB = "announce"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnnounceRequest:
+    """Who is told what: trees of one plan by batch, and when their move begins. `link` is the path of site.toml that is
+    switched, with `{user}` in it; None where a hook makes the switch. `again`: also who was told this time before.
+    """
+
+    plan: str
+    trees: Mapping[int, Sequence[UserTree]]
+    begins_at_s: float
+    source_root: bytes
+    target_root: bytes
+    link: str | None
+    pid: int
+    dry_run: bool = False
+    again: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnnounceWorld:
+    """Everything outside the program that `announce` touches. Without `texts` the site has no templates."""
+
+    ledger: ReadableLedger
+    hooks: Hooks
+    texts: Texts | None
+    locks: Locks
+    files: RunFiles
+    progress: Progress
+    clock: Clock
+    blocking: Blocking
+    tokens: Callable[[], str]
+
+
+async def announce(request: AnnounceRequest, world: AnnounceWorld) -> AnnounceSummary:
+    """Hand the text for each user to the `announce` hooks, one after the other. May be called again: who was told of the
+    same time is not told twice, unless that is asked for.
+
+    Raises UsageError (a time that is over, a site without `init`), Refused (no text can be made, nobody would tell it, a
+    hook refuses), LockHeld, Interrupted.
+    """
+    site = world.ledger.site.read()
+    if site is None:
+        raise UsageError("this site has no record yet", hint="run `migrator init`")
+    if request.begins_at_s <= world.clock.now_s():
+        raise UsageError(
+            f"{begins_words(request.begins_at_s)} is over",
+            hint="give a time that is ahead, as in --begins '2030-01-31 19:00'; without an offset (+01:00) it is UTC",
+        )
+    await _require_hooks(world)
+    due = await _due(request, world, site)
+    if request.dry_run:
+        return _summary(request, due)
+    begins = begins_words(request.begins_at_s)
+    with world.locks.hold(VERB, f"announcing {begins}"), world.files.open(VERB, world.clock.now_s()) as directory:
+        run_id = world.ledger.runs.start(verb=VERB, pid=request.pid, at_s=world.clock.now_s(), directory=directory.path)
+        telling = _Telling(request=request, world=world, site=site, run_id=run_id)
+        exit_code = ExitCode.FAILED
+        try:
+            await telling.calls.begin((HookStep.ANNOUNCE,))
+            summary = _summary(request, [await telling.tell(one) for one in due])
+            exit_code = summary.exit_code
+        except asyncio.CancelledError:
+            exit_code = ExitCode.INTERRUPTED
+            raise Interrupted(
+                "the announcements were interrupted", hint="the same command tells those that were not told"
+            ) from None
+        except MigratorError as error:
+            exit_code = error.exit_code
+            raise
+        finally:
+            world.ledger.runs.finish(run_id, world.clock.now_s(), exit_code.value)
+    return summary
+
+
+def _summary(request: AnnounceRequest, announcements: Sequence[Announcement]) -> AnnounceSummary:
+    return AnnounceSummary(
+        plan=request.plan,
+        begins_at_s=request.begins_at_s,
+        dry_run=request.dry_run,
+        announcements=tuple(announcements),
+    )
+
+
+async def _require_hooks(world: AnnounceWorld) -> None:
+    found = await find_hooks(world.hooks, world.blocking)
+    stage = _hooked("", UserTree(path=b"", user=""), 0.0).stage(HookEvent.POST)
+    if not found.problems and not in_order(found.hooks, stage):
+        raise Refused(
+            f"nobody would be told: there is no hook in {stage.name}.d of {show(world.hooks.directory)}",
+            cause="this program sends nothing itself: it hands the text for each user to hooks",
+            hint="put one there, such as hooks/post-announce.d/50-tell-user of the samples (docs/cutover.md)",
+        )
+
+
+async def _due(request: AnnounceRequest, world: AnnounceWorld, site: SiteRecord) -> list[Announcement]:
+    """Every tree, with its text where its user is to be told. All texts are made before the first one is handed out."""
+    planned = {one.tree.path: one for one in world.ledger.facts.trees(request.plan)}
+    found = []
+    for batch, trees in request.trees.items():
+        predictions = world.ledger.predictions.of_batch(request.plan, batch)
+        freeze_s = predictions[-1].prediction.freeze_s if predictions else None
+        for tree in trees:
+            about = Announcement(tree=tree, batch=batch, outcome=Announced.WOULD_TELL, freeze_s=freeze_s)
+            if not_due := _not_due(world.ledger, tree):
+                found.append(replace(about, outcome=Announced.NOT_DUE, reason=not_due))
+            elif not request.again and _was_told(world.ledger, request, tree):
+                reason = f"was told of {begins_words(request.begins_at_s)} before"
+                found.append(replace(about, outcome=Announced.BEFORE, reason=reason))
+            else:
+                text = await _text(request, world, site, planned.get(tree.path), about)
+                found.append(replace(about, text=text))
+    return found
+
+
+def _not_due(ledger: ReadableLedger, tree: UserTree) -> str:
+    latest = ledger.cutovers.latest(tree.path)
+    if latest is None or latest.state not in SETTLED_STATES | UNDER_WAY_STATES:
+        return ""
+    return f"a cutover was begun already: {state_words(latest.state)}"
+
+
+def _was_told(ledger: ReadableLedger, request: AnnounceRequest, tree: UserTree) -> bool:
+    step = _hooked(request.plan, tree, request.begins_at_s)
+    latest = ledger.hooks.latest(step.step, step.key)
+    return latest is not None and latest.state == HookState.DONE
+
+
+async def _text(
+    request: AnnounceRequest,
+    world: AnnounceWorld,
+    site: SiteRecord,
+    planned: PlannedTree | None,
+    about: Announcement,
+) -> str:
+    tree = about.tree
+    facts = TextFacts(
+        site=site.name,
+        user=tree.user,
+        tree=tree.path,
+        old_path=join(request.source_root, tree.path),
+        new_path=join(request.target_root, tree.path),
+        link=_link(request, tree),
+        files=planned.files if planned else 0,
+        size_bytes=planned.size_bytes if planned else 0,
+        begins_at_s=request.begins_at_s,
+        freeze_s=about.freeze_s,
+    )
+    text = None if world.texts is None else await made(world.texts, UserText.BEFORE, facts, world.blocking)
+    if text is None:
+        raise Refused(
+            f"there is nothing to tell: the site has no {show(UserText.BEFORE.file)}",
+            hint="put one into texts/ of [site] hooks_dir, as hooks/texts of the samples has it (docs/cutover.md)",
+        )
+    return text
+
+
+def _link(request: AnnounceRequest, tree: UserTree) -> bytes | None:
+    if request.link is None:
+        return None
+    if problem := user_problem(tree.user):
+        raise Refused(
+            f"no link can be named for the user of {show(tree.path)}: {problem}",
+            hint="give the tree a user in [users] map; `migrator doctor` lists all of these",
+        )
+    return link_path(request.link, tree.user)
+
+
+def _hooked(plan: str, tree: UserTree, begins_at_s: float) -> HookedStep:
+    begins = begins_words(begins_at_s)
+    return HookedStep(
+        step=HookStep.ANNOUNCE,
+        key=f"plan {plan}: {begins} announced to {show(tree.path)}",
+        subject=f"{tree.user}: {VERB}",
+        words=f"telling {tree.user} of {begins}",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Telling:
+    """One call of the verb that tells."""
+
+    request: AnnounceRequest
+    world: AnnounceWorld
+    site: SiteRecord
+    run_id: int
+
+    @property
+    def calls(self) -> StepHooks:
+        """The hooks of this call."""
+        world = self.world
+        return StepHooks(
+            world=HookWorld(
+                hooks=world.hooks,
+                records=world.ledger.hooks,
+                site=HookSite(
+                    site_id=self.site.site_id,
+                    name=self.site.name,
+                    file=world.hooks.site_file,
+                    source_root=self.request.source_root,
+                    target_root=self.request.target_root,
+                ),
+                run_id=self.run_id,
+                clock=world.clock,
+                blocking=world.blocking,
+                tokens=world.tokens,
+                say=self._say,
+            )
+        )
+
+    async def tell(self, one: Announcement) -> Announcement:
+        """Hand one text to the hooks. Raises Refused where one of them refuses."""
+        if one.text is None:
+            return one
+        step = _hooked(self.request.plan, one.tree, self.request.begins_at_s)
+        try:
+            told = await self.calls.tell(step, self._facts(one))
+        except HookSkipped as skipped:
+            return replace(one, outcome=Announced.SKIPPED, reason=skipped.message)
+        if not told:
+            reason = "a hook that tells users failed: see the events of `migrator status`"
+            return replace(one, outcome=Announced.FAILED, reason=reason)
+        freeze = "" if one.freeze_s is None else f", with a freeze of {format_duration(one.freeze_s)}"
+        message = f"{one.tree.user} was told that the move of {show(one.tree.path)} begins at "
+        message += f"{begins_words(self.request.begins_at_s)}{freeze}"
+        self._say(EventKind.USER_TOLD, Severity.INFO, step.subject, message)
+        return replace(one, outcome=Announced.TOLD)
+
+    def _facts(self, one: Announcement) -> HookFacts:
+        return HookFacts(
+            run_id=self.run_id,
+            plan=self.request.plan,
+            batch=one.batch,
+            trees=(one.tree,),
+            user=one.tree.user,
+            link=_link(self.request, one.tree),
+            old_path=join(self.request.source_root, one.tree.path),
+            new_path=join(self.request.target_root, one.tree.path),
+            text=one.text,
+            begins_at_s=self.request.begins_at_s,
+            started_at_s=self.world.clock.now_s(),
+        )
+
+    def _say(self, kind: EventKind, severity: Severity, subject: str, message: str) -> None:
+        event = Event(at_s=self.world.clock.now_s(), kind=kind, severity=severity, subject=subject, message=message)
+        self.world.ledger.events.add(event, self.run_id)
+        self.world.progress.event(event)
