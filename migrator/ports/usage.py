@@ -9,9 +9,11 @@ from migrator.decide.batching import LinkSpan
 from migrator.decide.packing import Listing, PackedChunk
 from migrator.decide.surprises import Finding, SymlinkRow
 from migrator.domain.plan import TreeUsage
+from migrator.domain.reap import TreeRule
 from migrator.domain.scan import CatalogRecord
 from migrator.domain.site import TargetCapabilities
 from migrator.domain.states import PassKind
+from migrator.ports.reap import ReapSelection
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +59,9 @@ class CatalogQueries(Protocol):
         The first tree of a batch that a link group has names in gets its content; the names in the batch's other
         trees come as links to a name there. Run it to its end before the next query.
         """
+
+    def reap(self, rules: Sequence[TreeRule], *, keep_file: str, now_s: float) -> ReapSelection:
+        """What the rules match, one for each tree. From then on `listings` leaves out what is archived or skipped."""
 
 
 class CatalogReader(Protocol):

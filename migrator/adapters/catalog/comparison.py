@@ -23,10 +23,7 @@ from migrator.domain.scan import CatalogRecord
 from migrator.domain.units import NS_PER_S
 from migrator.ports.changes import Comparison
 
-SETTLED_BEFORE_SCAN_S = 2
-"""What changed later than so long before a scan began may change again without another time, size or ctime. An mtime that
-lies so long after its end, in the future, was set by somebody: it says nothing, and would be sent with every pass.
-"""
+SETTLED_BEFORE_SCAN_S = comparison_sql.SETTLED_BEFORE_SCAN_S
 
 _RANGES_AT_ONCE = 100
 _ORDERING_ROUNDS = 4

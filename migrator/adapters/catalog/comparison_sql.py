@@ -9,6 +9,11 @@ one has the name of that.
 
 from dataclasses import dataclass
 
+SETTLED_BEFORE_SCAN_S = 2
+"""What changed later than so long before a scan began may change again without another time, size or ctime. An mtime that
+lies so long after its end, in the future, was set by somebody: it says nothing, and would be sent with every pass.
+"""
+
 _COLUMNS = (
     *("path", "tree", "type", "size", "mtime_ns", "ctime_ns", "mode", "uid", "gid", "xattr_digest", "symlink_target"),
     *("rdev", "link_group", "nlink", "dev", "ino", "gfid"),

@@ -35,9 +35,15 @@ def create_entries(connection: duckdb.DuckDBPyConnection, files: Sequence[Path],
 
 
 def listed(
-    connection: duckdb.DuckDBPyConnection, batches: Sequence[Sequence[bytes]], *, bricks: Sequence[str]
+    connection: duckdb.DuckDBPyConnection,
+    batches: Sequence[Sequence[bytes]],
+    *,
+    bricks: Sequence[str],
+    rows: str = "entries",
 ) -> Iterator[Listing]:
-    """What `entries` holds of the trees of the batches, for packing: sorted by DuckDB, streamed. `bricks` in order."""
+    """What `rows` (a name of the program) holds of the trees of the batches, for packing: sorted by DuckDB, streamed.
+    `bricks` in order.
+    """
     connection.execute(listings_sql.BRICK_TABLE)
     for place, brick in enumerate(bricks, start=1):
         connection.execute("INSERT INTO bricks VALUES (?, ?)", [brick, place])
@@ -46,7 +52,7 @@ def listed(
     for ordinal, (number, tree) in enumerate(placed):
         connection.execute("INSERT INTO placement VALUES (?, ?, ?)", [tree, number, ordinal])
     places = len(bricks) + 1
-    query = connection.sql(listings_sql.LISTINGS, params={"places": places})
+    query = connection.sql(listings_sql.LISTINGS.format(rows=rows), params={"places": places})
     for block in query.to_arrow_reader(ROWS_AT_ONCE):
         for start, end, slot in _runs(block.column("slot")):
             place, step = divmod(slot, listings_sql.STEPS)

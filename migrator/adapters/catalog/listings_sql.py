@@ -24,7 +24,7 @@ BRICK_TABLE = "CREATE OR REPLACE TEMP TABLE bricks (brick VARCHAR, place BIGINT)
 LISTINGS = f"""
     WITH placed AS (
         SELECT batch, ordinal, path, type, bytes, link_group, position, mtime_ns, coalesce(bricks.place, 0) AS brick
-        FROM entries JOIN placement USING (tree) LEFT JOIN bricks USING (brick) WHERE path <> tree
+        FROM {{rows}} AS entries JOIN placement USING (tree) LEFT JOIN bricks USING (brick) WHERE path <> tree
     ), linked AS (
         SELECT batch, ordinal, path, bytes, link_group, position, mtime_ns,
             first_value(ordinal) OVER names AS home,

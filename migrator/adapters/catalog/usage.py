@@ -10,12 +10,14 @@ from migrator.adapters.catalog import usage_sql
 from migrator.adapters.catalog.database import connect
 from migrator.adapters.catalog.listings import ROWS_AT_ONCE, create_entries, listed
 from migrator.adapters.catalog.reader import ClosedCatalog, open_closed
+from migrator.adapters.catalog.reaping import Reaping
 from migrator.decide.ages import AGE_BOUNDS
 from migrator.decide.batching import LinkSpan, SpanMember
 from migrator.decide.packing import Listing
 from migrator.decide.surprises import MAX_EXAMPLES, Finding, SymlinkRow
 from migrator.domain.paths import parent
 from migrator.domain.plan import AgeBucket, SurpriseKind, TreeUsage
+from migrator.domain.reap import TreeRule
 from migrator.domain.scan import CatalogRecord
 from migrator.domain.site import TargetCapabilities
 from migrator.domain.tree import UserTree
@@ -57,6 +59,7 @@ class UsageQueries:
         self._record = catalog.record
         self._bricks = sorted(walk.brick for walk in catalog.record.bricks)
         self._connection = connection
+        self._to_pack = "entries"
         create_entries(connection, catalog.part_files)
         self._create_trees()
 
@@ -141,7 +144,13 @@ class UsageQueries:
 
     def listings(self, batches: Sequence[Sequence[bytes]]) -> Iterator[Listing]:
         """All paths of the trees of the batches, for packing: sorted by DuckDB, streamed."""
-        return listed(self._connection, batches, bricks=self._bricks)
+        return listed(self._connection, batches, bricks=self._bricks, rows=self._to_pack)
+
+    def reap(self, rules: Sequence[TreeRule], *, keep_file: str, now_s: float) -> Reaping:
+        """What the rules match; listings leave out from now on what is archived or skipped."""
+        reaping = Reaping(self._connection, self._record, rules, keep_file=keep_file, now_s=now_s)
+        self._to_pack = reaping.keep_back()
+        return reaping
 
 
 class _Tally:
