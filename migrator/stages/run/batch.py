@@ -84,7 +84,7 @@ class BatchRun:
             check=FreezeCheck(),
             limits=deltas.limits,
             made=made,
-            moves_of=partial(_moves_of, deltas),
+            moves_of=partial(moves_of, deltas),
         )
         self._invocation.say(EventKind.PASS_JUDGED, Severity.INFO, f"batch {self.batch.number}", decision.sentence)
         return decision
@@ -125,7 +125,8 @@ class BatchRun:
         return passes.find(self._plan.name, self.batch.number, PassKind.DELTA) is not None
 
 
-def _moves_of(deltas: Deltas, record: PassRecord) -> tuple[int, int]:
+def moves_of(deltas: Deltas, record: PassRecord) -> tuple[int, int]:
+    """How many renames a pass made, and how many outermost paths it took away."""
     if record.move_list is None:
         return 0, 0
     lists = deltas.move_lists

@@ -58,6 +58,13 @@ def judge_passes(
     return decision
 
 
+def facts_of_passes(ledger: Ledger, plan: str, batch: int, moves_of: MovesOf) -> list[PassFacts]:
+    """Every pass over a batch, or over some of its trees, that has gone through; oldest first. Blocking."""
+    scans = {scan.name: scan for scan in ledger.scans.all()}
+    done = [one for one in ledger.passes.of_batch(plan, batch) if one.state is PassState.DONE]
+    return [_facts(ledger, one, scans.get(one.catalog), moves_of) for one in done]
+
+
 def _facts(ledger: Ledger, record: PassRecord, scan: CatalogRecord | None, moves_of: MovesOf) -> PassFacts:
     changes = ledger.passes.changes(record.id)
     totals = ledger.passes.totals(record.id)
