@@ -13,11 +13,13 @@ from migrator.adapters.clock import SystemClock
 from migrator.adapters.executors.threads import DaemonExecutor, DaemonThreads
 from migrator.adapters.ledger.locks import FlockLocks
 from migrator.config.site import Site
+from migrator.decide.reap import atime_problem
 from migrator.domain.errors import UsageError
-from migrator.domain.mounts import Mount
+from migrator.domain.mounts import Mount, mount_of
 from migrator.domain.site import TargetCapabilities
 from migrator.domain.texts import TEXTS_DIRECTORY
 from migrator.ports.clock import Clock
+from migrator.ports.filesystem import SourceFileSystem
 from migrator.ports.processes import Processes
 
 if TYPE_CHECKING:
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
     from migrator.adapters.plans.chunk_lists import ChunkListFiles
     from migrator.adapters.plans.documents import PlanFiles
     from migrator.adapters.plans.move_lists import MoveListFiles
+    from migrator.adapters.plans.reap_lists import ReapListFiles
 
 
 def clock() -> Clock:
@@ -189,6 +192,24 @@ class Wiring:
         return ChunkListFiles(
             site.plans_dir, splits_dir=site.state_dir / "splits", passes_dir=site.state_dir / "passes"
         )
+
+    def reap_lists(self) -> "ReapListFiles":
+        """The reap lists beside the plans."""
+        from migrator.adapters.plans.reap_lists import ReapListFiles
+
+        return ReapListFiles(self.site.site.plans_dir)
+
+    async def atime_problem(self, source: SourceFileSystem) -> str | None:
+        """Why the source does not tell when files were read; None where it does, and where no rule of [reap] asks."""
+        policy = self.site.reap.policy
+        if not any(rule.needs_atime for rule in (policy.rule, *policy.by_name.values())):
+            return None
+        health, shown = await asyncio.gather(source.health(), asyncio.to_thread(self._source_mount))
+        options = None if health.state is None else dict(health.state.options)
+        return atime_problem(self.site.source.kind, options, shown)
+
+    def _source_mount(self) -> Mount | None:
+        return mount_of(mounts(), os.path.realpath(self.source_root))
 
     def comparisons(self) -> "ComparisonFiles":
         """Catalogs, for comparing two of them."""

@@ -18,6 +18,7 @@ from migrator.domain.plan import Order
 from migrator.ports.filesystem import SourceFileSystem
 from migrator.ports.usage import CatalogReader
 from migrator.stages.plan import PlanRequest, PlanResult, make_plan
+from migrator.stages.plan_reaping import PlanReaping
 
 if TYPE_CHECKING:
     from migrator.adapters.output.document import Document
@@ -58,6 +59,7 @@ def plan_command(
     with wiring.ledger() as ledger, wiring.source() as source, wiring.target() as target:
         known = ledger.site.read()
         quotas, catalogs = run_to_end(_gathered(source, wiring), when_interrupted="run the command again")
+        atime_problem = run_to_end(wiring.atime_problem(source), when_interrupted="run the command again")
         result = make_plan(
             request,
             site=site,
@@ -68,6 +70,7 @@ def plan_command(
             quotas=quotas,
             capacity=target.capacity(),
             clock=wiring.clock,
+            reaping=PlanReaping(lists=wiring.reap_lists(), atime_problem=atime_problem),
         )
     present(invocation, result, _as_document)
     if not invocation.as_json:

@@ -24,6 +24,7 @@ from migrator.domain.errors import Refused, UsageError
 from migrator.domain.events import Event, EventKind, Severity
 from migrator.domain.paths import RSYNC_PATH_LIMIT_BYTES, show
 from migrator.domain.plan import Batch, Order, Plan, Surprise, TransferCost, TreeUsage
+from migrator.domain.reap import PlanReap
 from migrator.domain.scan import CatalogRecord
 from migrator.domain.site import Capacity, Need, TargetCapabilities
 from migrator.domain.units import format_size, several
@@ -31,6 +32,7 @@ from migrator.ports.clock import Clock
 from migrator.ports.ledger import Ledger, SiteRecord
 from migrator.ports.plans import NewPlans
 from migrator.ports.usage import CatalogQueries, CatalogReader, ChunkListWriter, Usages, WrittenList
+from migrator.stages.plan_reaping import PlanReaping, reap_for_plan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,12 +65,14 @@ def make_plan(
     quotas: Sequence[tuple[bytes, int]],
     capacity: Capacity,
     clock: Clock,
+    reaping: PlanReaping | None = None,
 ) -> PlanResult:
     """Make a plan, write its chunk lists and its document, and record it.
 
     `quotas` are the source's limits, `capacity` is the target's room now. A plan is written also where the target has
     not the room for all batches, or not even for the first: planning is how that is found out, and room comes as the
     migration goes on. Such batches have `fits` False and are named in `problems`; it is `run` that refuses them.
+    Without `reaping` the rules of [reap] count for nothing.
 
     Raises UsageError where there is no site, no scan, no user tree, or the name is taken; Refused where the catalog is
     half written or another site's, and where the target does not tell its inodes and nobody else did.
@@ -90,6 +94,7 @@ def make_plan(
             capacity=capacity,
             arrived=ledger.passes.arrived(before_plan=name),
             now_s=clock.now_s(),
+            reaping=reaping,
         )
         plan = maker.make(name, queries, lists, ledger, quotas)
     path, checksum = documents.write(plan)
@@ -166,6 +171,7 @@ class _Maker:
     capacity: Capacity
     arrived: Mapping[bytes, Need]
     now_s: float
+    reaping: PlanReaping | None
 
     def make(
         self,
@@ -182,6 +188,7 @@ class _Maker:
         cost = choose_cost(ledger.samples.measured_cost(), self.site.transfer.jobs)
         parts = batch_trees(ranking, spans, self._batch_limits())
         surprises = self._surprises(queries, usages, spans, parts, quotas)
+        reap = self._reap(name, queries, ranking, cost)
         batches, problems = self._write_batches(name, queries, lists, parts, cost)
         return Plan(
             name=name,
@@ -204,7 +211,16 @@ class _Maker:
             target=self.capacity,
             problems=(*self._catalog_problems(catalog, ledger), *problems),
             emptying=emptying_curves(ranking, cost),
+            reap=reap,
         )
+
+    def _reap(
+        self, name: str, queries: CatalogQueries, ranking: Sequence[TreeUsage], cost: TransferCost
+    ) -> PlanReap | None:
+        if self.reaping is None:
+            return None
+        trees = {usage.tree.path for usage in ranking}
+        return reap_for_plan(name, queries, self.reaping, site=self.site, trees=trees, cost=cost, now_s=self.now_s)
 
     def _batch_limits(self) -> BatchLimits:
         limits = self.site.batch
@@ -319,8 +335,9 @@ def _beyond(need: Need, part: Sequence[TreeUsage], arrived: Mapping[bytes, Need]
     }
     every, left = still_needed(by_tree, {}), still_needed(by_tree, arrived)
     return Need(
-        size_bytes=need.size_bytes - (every.size_bytes - left.size_bytes),
-        inodes=need.inodes - (every.inodes - left.inodes),
+        # What came with an earlier plan may be reaped now.
+        size_bytes=max(need.size_bytes - (every.size_bytes - left.size_bytes), 0),
+        inodes=max(need.inodes - (every.inodes - left.inodes), 0),
     )
 
 
