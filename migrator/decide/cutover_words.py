@@ -102,14 +102,16 @@ def cutover_blockers(records: Sequence[CutoverRecord], *, at_work: bool) -> Iter
 
 
 def newest_attempts(records: Sequence[CutoverRecord]) -> tuple[CutoverRecord, ...]:
-    """The newest attempt of each tree, in the order of the first ones; `records` come oldest first."""
-    return tuple({record.tree.path: record for record in records}.values())
+    """The newest attempt of each tree, in the order of the first ones."""
+    oldest_first = sorted(records, key=lambda record: record.id)
+    return tuple({record.tree.path: record for record in oldest_first}.values())
 
 
 def cutover_facts(record: CutoverRecord) -> CutoverFacts:
     """What is shown of an attempt."""
     return CutoverFacts(
         tree=record.tree,
+        plan=record.plan,
         batch=record.batch,
         attempt=record.attempt,
         state=record.state,
@@ -134,3 +136,18 @@ def sum_words(cutovers: Sequence[CutoverFacts]) -> str:
         if count
     ]
     return f"{', '.join(parts)}." if parts else ""
+
+
+def freezes_words(cutovers: Sequence[CutoverFacts]) -> str:
+    """How long users were frozen, against what was predicted, as one sentence; empty where nobody was."""
+    frozen = [one for one in cutovers if one.freeze_s is not None]
+    if not frozen:
+        return ""
+    longest_s = max(one.freeze_s for one in frozen if one.freeze_s is not None)
+    said = f"{several(len(frozen), 'user')} {'was' if len(frozen) == 1 else 'were'} frozen, "
+    said += f"for {'' if len(frozen) == 1 else 'at most '}{format_duration(longest_s)}"
+    told = [(one.freeze_s, one.predicted_freeze_s) for one in frozen if one.freeze_s and one.predicted_freeze_s]
+    if not told:
+        return f"{said}; nothing was predicted."
+    held = sum(real_s <= (1.0 + _SAID_SHARE) * predicted_s for real_s, predicted_s in told)
+    return f"{said}; {held} of {several(len(told), 'freeze')} lasted no longer than predicted."

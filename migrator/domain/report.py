@@ -178,11 +178,12 @@ class BatchFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CutoverFacts:
-    """The newest attempt to cut one user tree over. `since_s` is when it came to its state, `freeze_s` how long the user was
+    """The newest attempt to cut one user tree over, by whatever plan. `since_s` is when it came to its state, `freeze_s` how long the user was
     frozen (None before he was thawed), `failure` the reason of the last failure.
     """
 
     tree: UserTree
+    plan: str
     batch: int
     attempt: int
     state: CutoverState
@@ -308,7 +309,8 @@ class StatusFacts:
 
     `attention` is cut; `attention_total` is not. `rate` is the last minutes' throughput, None while nothing is copied;
     `last_rate` that of the last minutes in which something was. `verified_content_bytes` are those of the verified
-    bytes whose content was compared, not only their attributes. `cutovers` has the newest attempt of every tree of the plan.
+    bytes whose content was compared, not only their attributes. `cutovers` has the newest attempt of every tree, by
+    whatever plan: a later plan leaves those out who work on the target.
     """
 
     at_s: float

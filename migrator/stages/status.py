@@ -48,6 +48,7 @@ DONE_POINTS = 400
 
 _RUNS = 5
 _COPYING_VERB = "run"
+_CUTOVER_VERBS = frozenset({"cutover", "rollback"})
 
 IsGone = Callable[[int, float], bool]
 """Whether a process, by its pid and by when it was at work, is known not to be on this machine any more."""
@@ -80,7 +81,7 @@ def read_status(
         batches, trees = _batches(ledger, facts.name, passes)
         done = read_done(ledger, facts.name, now_s=now_s, started_at_s=first_start(passes))
     overall = add_up(trees)
-    cutovers = () if chosen is None else newest_attempts(ledger.cutovers.of_plan(chosen[0].name))
+    cutovers = newest_attempts([one for plan in ledger.plans.names() for one in ledger.cutovers.of_plan(plan)])
     runs = tuple(_run_facts(ledger, now_s, is_gone))
     newest = next((run for run in runs if run.verb == _COPYING_VERB), None)
     copying = newest is not None and newest.life is RunLife.AT_WORK
@@ -116,7 +117,9 @@ def read_status(
         runs=runs,
         events=tuple(ledger.facts.incidents(events_limit)),
         blocked=(
-            *cutover_blockers(cutovers, at_work=any(run.life is RunLife.AT_WORK for run in runs)),
+            *cutover_blockers(
+                cutovers, at_work=any(run.life is RunLife.AT_WORK and run.verb in _CUTOVER_VERBS for run in runs)
+            ),
             *blockers(site=name, scan=scan, plan=plan_facts, batches=batches, runs=runs),
         ),
         cutovers=tuple(cutover_facts(record) for record in cutovers),

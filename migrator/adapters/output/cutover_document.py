@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from migrator.adapters.output.document import Block, figure, paragraph, paths, table, text
 from migrator.adapters.output.wording import NONE, when
-from migrator.decide.cutover_words import state_words, sum_words
+from migrator.decide.cutover_words import freezes_words, state_words, sum_words
 from migrator.domain.cutover import UNDER_WAY_STATES
 from migrator.domain.paths import show
 from migrator.domain.report import CutoverFacts
@@ -13,7 +13,9 @@ from migrator.domain.units import format_duration
 
 def cutover_blocks(cutovers: Sequence[CutoverFacts], *, now_s: float, limit: int | None = None) -> Iterator[Block]:
     """The newest attempt of every user tree that has one: those on the way first, then the others, the newest first."""
+    several_plans = len({one.plan for one in cutovers}) > 1
     columns = [
+        *([text("plan")] if several_plans else []),
         figure("batch"),
         paths("user"),
         paths("tree"),
@@ -25,8 +27,9 @@ def cutover_blocks(cutovers: Sequence[CutoverFacts], *, now_s: float, limit: int
         paths("last failure"),
     ]
     ordered = sorted(cutovers, key=lambda one: (one.state not in UNDER_WAY_STATES, -one.since_s))
-    yield table("", columns, [_row(one, now_s) for one in ordered], limit=limit)
-    if said := sum_words(cutovers):
+    rows = [(*([one.plan] if several_plans else []), *_row(one, now_s)) for one in ordered]
+    yield table("", columns, rows, limit=limit)
+    if said := " ".join(words for words in (sum_words(cutovers), freezes_words(cutovers)) if words):
         yield paragraph(said)
 
 

@@ -172,6 +172,7 @@ def report(path: bytes = b"home/alice", text: str = "alice") -> ReportFacts:
         cutovers=(
             CutoverFacts(
                 tree=trees[0],
+                plan="plan",
                 batch=1,
                 attempt=2,
                 state=CutoverState.REVERTED,

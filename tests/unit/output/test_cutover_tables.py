@@ -47,9 +47,27 @@ def test_a_freeze_that_goes_on_and_one_that_has_not_begun() -> None:
 
 def test_says_how_many_users_are_where() -> None:
     states = (CutoverState.RETAINED, CutoverState.THAWED, CutoverState.SWITCHED, CutoverState.ROLLED_BACK)
-    blocks = cutover_blocks([replace(FACTS, state=state) for state in states], now_s=AT_S)
+    blocks = cutover_blocks([replace(FACTS, state=state, freeze_s=None) for state in states], now_s=AT_S)
     (said,) = [block for block in blocks if isinstance(block, Paragraph)]
     assert said.text == "2 users on the target, 1 user on the way, 1 user back on the source after an attempt."
+
+
+def test_says_how_the_predictions_held() -> None:
+    (given_up,) = [block for block in cutover_blocks([FACTS], now_s=AT_S) if isinstance(block, Paragraph)]
+    assert given_up.text.endswith(" 1 user was frozen, for 1 min; 0 of 1 freeze lasted no longer than predicted.")
+    some = [
+        replace(FACTS, freeze_s=freeze_s, predicted_freeze_s=predicted_s)
+        for freeze_s, predicted_s in ((60.0, 60.0), (65.0, 60.0), (120.0, 60.0), (180.0, None), (None, 60.0))
+    ]
+    (said,) = [block for block in cutover_blocks(some, now_s=AT_S) if isinstance(block, Paragraph)]
+    assert said.text.endswith(
+        " 4 users were frozen, for at most 3 min; 2 of 3 freezes lasted no longer than predicted."
+    )
+
+
+def test_cutovers_by_several_plans_name_them() -> None:
+    both = rows(FACTS, replace(FACTS, plan="plan-0002", since_s=AT_S))
+    assert [row[0] for row in both] == ["plan-0002", "plan"]
 
 
 def test_status_and_report_and_json_have_it() -> None:
