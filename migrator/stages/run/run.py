@@ -93,7 +93,7 @@ async def run_batches(
         hooking = Hooking(invocation=invocation, hooks=hooks, plan=plan, site=site)
         exit_code = ExitCode.FAILED
         try:
-            async with _heartbeat(invocation):
+            async with heartbeat(invocation):
                 summary = await _copy(
                     hooking,
                     batches,
@@ -197,7 +197,7 @@ async def _preview(
 
 
 @asynccontextmanager
-async def _heartbeat(invocation: Invocation) -> AsyncIterator[None]:
+async def heartbeat(invocation: Invocation) -> AsyncIterator[None]:
     """Renew the run's heartbeat in the ledger until the end of the block."""
     world = invocation.world
 
