@@ -16,6 +16,8 @@ class EventKind(StrEnum):
     RUN_STARTED = "run-started"
     RUN_FINISHED = "run-finished"
     RUN_INTERRUPTED = "run-interrupted"
+    BATCH_REFUSED = "batch-refused"
+    TREES_LEFT_ALONE = "trees-left-alone"
     PASS_STARTED = "pass-started"
     PASS_MOVED = "pass-moved"
     PASS_FINISHED = "pass-finished"
@@ -29,6 +31,9 @@ class EventKind(StrEnum):
     FILE_BAD = "file-bad"
     VERIFY_STARTED = "verify-started"
     VERIFY_FINISHED = "verify-finished"
+    PURGE_STARTED = "purge-started"
+    PURGE_FINISHED = "purge-finished"
+    PURGE_KEPT = "purge-kept"
     GUARD_REFUSED = "guard-refused"
     HOST_LOST = "host-lost"
     HOST_FOUND = "host-found"
@@ -50,6 +55,9 @@ class EventKind(StrEnum):
     HOOK_INTERRUPTED = "hook-interrupted"
     TEXT_FAILED = "text-failed"
     USER_TOLD = "user-told"
+    FILES_ARCHIVED = "files-archived"
+    ARCHIVE_VOID = "archive-void"
+    FILES_RESTORED = "files-restored"
 
 
 class Severity(StrEnum):

@@ -196,6 +196,7 @@ class TarIndex:
         self._record = record
         self._decoded = decoded
         self._hashes = hashes
+        self._reader: tuple[BinaryIO, FrameReader] | None = None
 
     def find(self, paths: Iterable[bytes]) -> Mapping[bytes, ArchivedMember]:
         """Those of the paths that are in the archive."""
@@ -215,11 +216,17 @@ class TarIndex:
             yield join(self._record.tree, self._decoded.name(number))
 
     def content(self, archive: BinaryIO, member: ArchivedMember) -> Iterator[bytes]:
-        """The content of a member, as the port says."""
+        """The content of a member, as the port says. One at a time."""
         try:
-            yield from self._content(FrameReader(archive, self._decoded.frames), member)
+            yield from self._content(self._reader_of(archive), member)
         except Damaged as error:
             raise _damaged(self._record, archive_name(self._record.number), str(error)) from error
+
+    def _reader_of(self, archive: BinaryIO) -> FrameReader:
+        # Tiny files lie together: the frame that one was read from is held for the next one.
+        if self._reader is None or self._reader[0] is not archive:
+            self._reader = (archive, FrameReader(archive, self._decoded.frames))
+        return self._reader[1]
 
     def check_all(self, archive: BinaryIO) -> None:
         """Compare the whole archive with the index, byte for byte but for the content, which is digested. Raises Damaged."""

@@ -10,7 +10,7 @@ from migrator.domain.entry import Entry, EntryType
 from migrator.domain.reap import ReapRow
 from migrator.domain.units import MIB
 
-HELD_BYTES = MIB
+HELD_BYTES = MIB // 4
 """Files up to this size are read at once, before anything of them is written."""
 
 _READ_BYTES = 4 * MIB

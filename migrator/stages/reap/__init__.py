@@ -1,0 +1,1 @@
+"""Reaping: archives of old and tiny files, and what is put back from them."""

@@ -1,0 +1,71 @@
+"""What the proven archives of trees hold: for archiving, restoring, verifying and purging."""
+
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from migrator.domain.archives import ArchivedMember, ArchiveRecord, ArchiveState, index_name
+from migrator.domain.errors import Refused
+from migrator.domain.paths import show
+from migrator.ports.archives import ArchiveFolder, ArchiveFolders, ArchiveFormat, ArchiveIndex, ArchiveRecords
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProvenArchive:
+    """One archive that counts, with its index."""
+
+    record: ArchiveRecord
+    index: ArchiveIndex
+
+
+class ProvenArchives:
+    """The `Archived` port. Thread-safe. The indexes of a tree are read at its first question and held: some hundred bytes a
+    member. Make a new one to see archives that were made since.
+    """
+
+    def __init__(self, records: ArchiveRecords, folders: ArchiveFolders, archive_format: ArchiveFormat) -> None:
+        self._records = records
+        self._folders = folders
+        self._format = archive_format
+        self._lock = threading.Lock()
+        self._held: dict[bytes, tuple[ProvenArchive, ...]] = {}
+
+    def of_block(self, tree: bytes, paths: Sequence[bytes]) -> Mapping[bytes, ArchivedMember]:
+        """Those of the paths that are in a proven archive, each from the newest, as the port says."""
+        found: dict[bytes, ArchivedMember] = {}
+        for archive in self.newest_first(tree):
+            found |= archive.index.find(path for path in paths if path not in found)
+        return found
+
+    def newest_first(self, tree: bytes) -> tuple[ProvenArchive, ...]:
+        """The archives of a tree that count. Raises Refused where one is not as the ledger has it, and OSError."""
+        with self._lock:
+            held = self._held.get(tree)
+            if held is None:
+                held = self._held[tree] = self._read(tree)
+        return held
+
+    def _read(self, tree: bytes) -> tuple[ProvenArchive, ...]:
+        proven = [record for record in self._records.of_tree(tree) if record.state is ArchiveState.PROVEN]
+        if not proven:
+            return ()
+        try:
+            with self._folders.open(tree) as folder:
+                return tuple(read_archive(folder, self._format, record) for record in reversed(proven))
+        except (FileNotFoundError, NotADirectoryError) as error:
+            raise _missing(tree) from error
+
+
+def read_archive(folder: ArchiveFolder, archive_format: ArchiveFormat, record: ArchiveRecord) -> ProvenArchive:
+    """The index of one archive. Raises Refused where it is not the ledger's, FileNotFoundError and OSError."""
+    with folder.open(index_name(record.number)) as stored:
+        return ProvenArchive(record=record, index=archive_format.index(record, stored))
+
+
+def _missing(tree: bytes) -> Refused:
+    return Refused(
+        f"archives of {show(tree)} that were read back are not on the target any more",
+        cause="somebody removed them, or the target is not mounted",
+        hint="before the switch `migrator reap archive` makes them again of what is on the source; afterwards bring them back "
+        "from a backup of the target, and purge nothing until then",
+    )
