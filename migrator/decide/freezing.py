@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from migrator.decide.acl import GROUP, GROUP_OBJ, MASK, OTHER, USER, USER_OBJ, AclEntry, parse_acl, show_acl
 from migrator.domain.brick import VolumeState
+from migrator.domain.finding import Finding, failure
 from migrator.domain.freezing import (
     FROZEN_PERMISSIONS,
     FROZEN_UID,
@@ -103,6 +104,18 @@ def missing_freeze_hook(way: FreezeWay, hooks: Collection[Hook]) -> str | None:
         '[cutover] freeze is "hook", and there is no pre-freeze hook: put one into pre-freeze.d of hooks_dir, '
         "which succeeds only where the users cannot write any more"
     )
+
+
+def check_freeze_hooks(way: FreezeWay, hooks: Collection[Hook]) -> list[Finding]:
+    """For `doctor`, where the site's freeze hooks answer for what was not seen: are there any?"""
+    if missing_freeze_hook(way, hooks) is None:
+        return []
+    message = '[cutover] freeze is "hook", and there is no pre-freeze hook to answer for it'
+    fix = (
+        "put one into pre-freeze.d in [site] hooks_dir that succeeds only where the users cannot write any more, "
+        'or set [cutover] freeze = "top" (docs/cutover.md)'
+    )
+    return [failure("hooks", message, fix)]
 
 
 def clients_unseen(filesystem: str, *, mount: bytes) -> tuple[str, ...]:

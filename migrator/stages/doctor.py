@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from migrator.config.site import Site
+from migrator.decide.freezing import check_freeze_hooks
 from migrator.decide.hooks import check_hooks
 from migrator.decide.site_checks import (
     check_capabilities,
@@ -42,6 +43,7 @@ from migrator.domain.entry import ACL_ACCESS
 from migrator.domain.errors import Refused, ToolFailed, UsageError
 from migrator.domain.events import Event, EventKind, Severity
 from migrator.domain.finding import Finding, failure, ok
+from migrator.domain.freezing import FreezeWay
 from migrator.domain.mounts import Mount, mount_of
 from migrator.domain.paths import show
 from migrator.domain.site import Capacity, MountIdentity, TargetCapabilities
@@ -175,7 +177,8 @@ async def _hooks(world: DoctorWorld) -> list[Finding]:
     if found is None:
         fix = "mend the file system that holds them, or name another directory in [site] hooks_dir"
         return [failure("hooks", f"{show(world.hooks.directory)} cannot be looked at: {error}", fix)]
-    return check_hooks(found, world.hooks.directory)
+    freeze = check_freeze_hooks(FreezeWay(world.site.cutover.freeze), found.hooks)
+    return [*check_hooks(found, world.hooks.directory), *freeze]
 
 
 async def _texts(world: DoctorWorld) -> list[Finding]:
