@@ -11,7 +11,7 @@ import pytest
 
 from migrator.domain.errors import Refused, ToolFailed
 from migrator.domain.hooks import Hook, HookEvent, HookOutcome, HookStep
-from migrator.stages.hooking import HookSkipped
+from migrator.stages.hooking import HookedStep, HookSkipped
 from tests.run_site import wait_for
 from tests.run_world import in_loop
 from tests.step_hooks import HookedCutover, hooked_cutover
@@ -173,3 +173,20 @@ def test_what_a_killed_cutover_left_running_is_ended_by_who_makes_its_steps(cuto
         left.wait()
     assert list(records.unfinished(CUTOVER)) == []
     assert [kind.value for kind, *_ in cutover.said] == ["hook-interrupted"]
+
+
+@in_loop
+async def test_a_killed_telling_asks_its_guards_again_and_tells_nobody_twice(cutover: HookedCutover) -> None:
+    for where in ("pre-announce.d/10-a", "post-announce.d/10-a", "post-announce.d/20-b"):
+        cutover.hook(where)
+    step = HookedStep(step=HookStep.ANNOUNCE, key="plan: announced", subject="alice: announce", words="telling alice")
+    records = cutover.ledger.hooks
+    opened = records.open_step(run_id=cutover.run_id, step=step.step, subject=step.key, at_s=2.0)
+    hook = Hook(stage=step.stage(HookEvent.POST), name=b"20-b", path=b"/20-b")
+    call = records.intend(step_id=opened.id, hook=hook, token="ended", at_s=3.0)
+    records.finish(call, at_s=4.0, exit_code=0, outcome=HookOutcome.GO_ON, output=b"")
+    assert await cutover.calling.tell(step, cutover.facts("soon"))
+    assert cutover.calls() == ["pre-announce.d/10-a alice::soon", "post-announce.d/10-a alice:done:soon"]
+    latest = records.latest(step.step, step.key)
+    assert latest is not None
+    assert (latest.id > opened.id, latest.state) == (True, "done")
