@@ -31,6 +31,7 @@ from migrator.domain.tree import UserTree
 from migrator.domain.verification import VerificationRecord
 from migrator.ports.archives import ArchiveRecords
 from migrator.ports.hooks import HookRecords
+from migrator.ports.target_backups import BackupRecords
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -230,20 +231,27 @@ class PassRecords(Protocol):
 
     def chunk(self, chunk_id: int) -> ChunkRecord: ...
 
-    def retry_failed(self, pass_id: int) -> int:
-        """Let the failed chunks of a pass wait again; returns how many there were. Their tries start anew.
+    def retry_failed(self, pass_id: int, *, but_trees: Collection[bytes] = ()) -> int:
+        """Let the failed chunks of a pass wait again, but for those of some trees; returns how many there were. Their
+        tries start anew.
 
         With them wait the chunks of directories' times in the same trees: what comes into a directory changes them.
         """
 
-    def to_retry(self, pass_id: int) -> Sequence[ChunkRecord]:
+    def to_retry(self, pass_id: int, *, but_trees: Collection[bytes] = ()) -> Sequence[ChunkRecord]:
         """The chunks that `retry_failed` would let wait again, in order of number."""
 
     def pending(
-        self, pass_id: int, kind: str, limit: int, *, bricks: Collection[str | None] | None = None
+        self,
+        pass_id: int,
+        kind: str,
+        limit: int,
+        *,
+        bricks: Collection[str | None] | None = None,
+        but_trees: Collection[bytes] = (),
     ) -> Sequence[ChunkRecord]:
         """Chunks of one kind that wait, the largest first; with `bricks` only those of these bricks (None among them:
-        those of no brick).
+        those of no brick), and none of `but_trees`.
         """
 
     def bricks(self, pass_id: int) -> frozenset[str | None]:
@@ -445,6 +453,9 @@ class Ledger(Protocol):
 
     @property
     def cutovers(self) -> CutoverRecords: ...
+
+    @property
+    def target_backups(self) -> BackupRecords: ...
 
     @property
     def archives(self) -> ArchiveRecords: ...

@@ -20,6 +20,7 @@ from migrator.adapters.ledger.records import SqliteEvents, SqliteRuns, SqliteSit
 from migrator.adapters.ledger.revision import newer_version, revision_of
 from migrator.adapters.ledger.samples import SqliteSamples
 from migrator.adapters.ledger.scans import SqliteScans
+from migrator.adapters.ledger.target_backups import SqliteTargetBackups
 from migrator.adapters.ledger.trees import SqliteTrees
 from migrator.adapters.ledger.verifications import SqliteVerifications
 from migrator.domain.errors import UsageError
@@ -49,6 +50,7 @@ class SqliteLedger:
         self.hooks = SqliteHooks(database)
         self.cutovers = SqliteCutovers(database)
         self.archives = SqliteArchives(database)
+        self.target_backups = SqliteTargetBackups(database)
 
     def __enter__(self) -> Self:
         return self

@@ -419,6 +419,17 @@ cutover_steps = Table(
     Index("ix_cutover_steps_cutover_id", "cutover_id"),
 )
 
+# Backups of the target that somebody else makes; `at_s` is when one began.
+target_backups = Table(
+    "target_backups",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    _required("tree", LargeBinary),
+    _required("at_s", Float),
+    _required("note", PlainText),
+    Index("ix_target_backups_tree", "tree"),
+)
+
 # Archives of old and tiny files in user trees on the target. `number` is the name of an archive in its tree.
 archives = Table(
     "archives",

@@ -398,6 +398,15 @@ def upgrade() -> None:
     )
     op.create_index("ix_cutover_steps_cutover_id", "cutover_steps", ["cutover_id"], unique=False)
     op.create_table(
+        "target_backups",
+        sa.Column("id", sa.Integer(), nullable=False),
+        sa.Column("tree", sa.LargeBinary(), nullable=False),
+        sa.Column("at_s", sa.Float(), nullable=False),
+        sa.Column("note", sa.Text(), nullable=False),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_target_backups")),
+    )
+    op.create_index("ix_target_backups_tree", "target_backups", ["tree"], unique=False)
+    op.create_table(
         "archives",
         sa.Column("id", sa.Integer(), nullable=False),
         sa.Column("plan", sa.Text(), nullable=False),
