@@ -275,8 +275,14 @@ SECTIONS: tuple[Section, ...] = (
                 minimum=0,
                 default='"30d"',
                 field="retain_s",
-                effective=False,
-                description="How long the source is kept after the switch.",
+                description="How long the source of a user is kept after he was let in on the target; `purge` frees it then.",
+            ),
+            Key(
+                name="purge_rate",
+                form=Form.COUNT,
+                minimum=1,
+                default="1000",
+                description="How many names per second `purge` removes on the source, at most.",
             ),
             Key(
                 name="max_freeze",

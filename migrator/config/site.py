@@ -203,13 +203,14 @@ def _filled_up(user: ReapUserSection, rule: ReapRule) -> ReapRule:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CutoverSection:
     """How a user is switched over: `link` is the path that is switched, with `{user}` in it. Delta passes are made until
-    a freeze is predicted to last no longer than `max_freeze_s`. `freeze` is a `FreezeWay`.
+    a freeze is predicted to last no longer than `max_freeze_s`. `freeze` is a `FreezeWay`. `purge_rate` are names per second.
     """
 
     switch: str = "symlink"
     link: str | None = None
     freeze: str = "top"
     retain_s: int = 30 * DAY_S
+    purge_rate: int = 1000
     max_freeze_s: int = 10 * MINUTE_S
 
 
