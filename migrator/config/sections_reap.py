@@ -79,6 +79,22 @@ REAP_SECTIONS: tuple[Section, ...] = (
                 field="tiny_below_bytes",
                 description="What `plan` counts as tiny in its tables; it decides nothing.",
             ),
+            Key(
+                name="archive_size",
+                form=Form.SIZE,
+                minimum=1,
+                default='"1GiB"',
+                field="archive_bytes",
+                description="How much content an archive has at most; a file that is larger has one of its own.",
+            ),
+            Key(
+                name="archive_files",
+                form=Form.COUNT,
+                minimum=1,
+                maximum=1_000_000,
+                default="100000",
+                description="How many files an archive has at most.",
+            ),
         ),
     ),
     Section(

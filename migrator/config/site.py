@@ -164,6 +164,8 @@ class ReapSection:
     linked: bool = False
     keep_file: str = KEEP_FILE
     tiny_below_bytes: int = 4096
+    archive_bytes: int = GIB
+    archive_files: int = 100_000
     users: tuple[ReapUserSection, ...] = ()
 
     @property
