@@ -65,6 +65,7 @@ def deltas_of(
         comparisons=wiring.comparisons(),
         pass_lists=wiring.chunk_lists(),
         move_lists=wiring.move_lists(),
+        reap_lists=wiring.reap_lists(),
         moves=moves,
         chunk_limits=ChunkLimits(
             max_bytes=transfer.chunk_size_bytes,

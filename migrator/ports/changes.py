@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import Protocol
 
 from migrator.decide.packing import Listing
@@ -45,9 +46,14 @@ class Comparisons(Protocol):
         trees: Collection[bytes],
         unsettled: Collection[bytes] = (),
         unsettled_trees: Collection[bytes] = (),
+        reap_list: Path | None = None,
     ) -> AbstractContextManager[Comparison]:
         """Compare two closed catalogs. `unsettled` are paths that are not known to have arrived, `unsettled_trees` trees
         of which nothing is: they are sent again whether they changed or not.
+
+        What `reap_list` (see `ReapLists.checked`) names is not on the target: it is not sent as long as it is what and
+        where it was, also in an unsettled tree, and it is sent, never renamed, where it was renamed or moved along with
+        a directory.
 
         The roots of the trees count for nothing here: they stay closed until the cutover. Of an unsettled tree nothing is
         renamed. Raises UsageError where there is no such catalog, Refused where one is damaged or does not cover the

@@ -54,6 +54,7 @@ class ComparisonFiles:
         trees: Collection[bytes],
         unsettled: Collection[bytes] = (),
         unsettled_trees: Collection[bytes] = (),
+        reap_list: Path | None = None,
     ) -> Iterator[Comparison]:
         """Raises UsageError where there is no such catalog, Refused where one is damaged or does not cover the trees, or
         `now` is not whole.
@@ -69,7 +70,7 @@ class ComparisonFiles:
         for catalog in (before.record, after.record):
             _require_covered(catalog, trees)
         with connect(self._memory_limit_bytes, self._temp_dir, threads=self._threads) as connection:
-            compared = _Tables(connection, before, after)
+            compared = _Tables(connection, before, after, reap_list)
             compared.fill(trees=trees, unsettled=unsettled, unsettled_trees=unsettled_trees)
             yield _ComparedFiles(connection, before, after, sorted(set(trees)))
 
@@ -85,8 +86,15 @@ def _require_covered(catalog: CatalogRecord, trees: Collection[bytes]) -> None:
 class _Tables:
     """The tables of one comparison, made one after another."""
 
-    def __init__(self, connection: duckdb.DuckDBPyConnection, base: ClosedCatalog, now: ClosedCatalog) -> None:
+    def __init__(
+        self,
+        connection: duckdb.DuckDBPyConnection,
+        base: ClosedCatalog,
+        now: ClosedCatalog,
+        reap_list: Path | None,
+    ) -> None:
         self._connection = connection
+        self._reap_list = reap_list
         ended_at_s = base.record.finished_at_s or base.record.started_at_s
         self._young = comparison_sql.Young(
             after_ns=int((base.record.started_at_s - SETTLED_BEFORE_SCAN_S) * NS_PER_S),
@@ -110,6 +118,7 @@ class _Tables:
         self._place_directories()
         if self._add_occupied():
             self._place_directories()
+        self._connection.execute(comparison_sql.reaped(self._reap_list))
         self._match_in_order()
         for query in (comparison_sql.ORIGINS, comparison_sql.SENT, comparison_sql.VANISHED):
             self._connection.execute(query)

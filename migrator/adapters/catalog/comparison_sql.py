@@ -8,6 +8,7 @@ one has the name of that.
 """
 
 from dataclasses import dataclass
+from pathlib import Path
 
 SETTLED_BEFORE_SCAN_S = 2
 """What changed later than so long before a scan began may change again without another time, size or ctime. An mtime that
@@ -103,6 +104,26 @@ def beneath(directories: int, young: Young) -> str:
         FROM (SELECT * FROM {young.base} WHERE {ranges}) b
         JOIN (SELECT * FROM {_NOW} WHERE {ranges}) n ON {_EQUAL}
     """
+
+
+_REAPED = "CREATE TEMP TABLE reaped (path BLOB)"
+_REAPED_OF = """
+    CREATE TEMP TABLE reaped AS
+    SELECT was.path FROM was SEMI JOIN read_parquet([{files}]) listed
+        ON listed.path = was.path AND listed.size = was.size
+        AND listed.mtime_ns = was.mtime_ns AND listed.ctime_ns = was.ctime_ns
+    ANTI JOIN unsettled ON unsettled.path = was.path
+"""
+
+
+def reaped(reap_list: Path | None) -> str:
+    """Make `reaped`: what of `was` is on the reap list as it was, and so was never sent. What is unsettled by name is to be
+    sent all the same.
+    """
+    if reap_list is None:
+        return _REAPED
+    # A table function takes no parameters beside literals.
+    return _REAPED_OF.format(files="'" + str(reap_list).replace("'", "''") + "'")
 
 
 SIDES = f"""
@@ -202,7 +223,8 @@ MOVED_FILES = f"""
         SELECT b.path AS old, n.path AS new, b.tree, placed.place, placed.held_by,
             b.type = n.type AND b.size = n.size AND b.mtime_ns = n.mtime_ns
             AND b.symlink_target IS NOT DISTINCT FROM n.symlink_target AND NOT {_DEVICE}
-            AND b.link_group IS NULL AND n.link_group IS NULL AND NOT b.unsettled AS fits,
+            AND b.link_group IS NULL AND n.link_group IS NULL AND NOT b.unsettled
+            AND b.path NOT IN (SELECT path FROM reaped) AS fits,
             count(*) OVER (PARTITION BY b.path) AS news, count(*) OVER (PARTITION BY n.path) AS olds
         FROM was b JOIN here n ON {_SAME_INODE} JOIN placed ON placed.path = b.path
         WHERE b.type <> 'directory' AND n.type <> 'directory' AND {_RENAMES_WANTED}
@@ -253,9 +275,11 @@ SENT = f"""
                 WHEN {_ATTRIBUTES} THEN 'attributes'
                 WHEN b.ctime_ns <> n.ctime_ns OR b.nlink <> n.nlink OR b.link_group IS DISTINCT FROM n.link_group
                     OR b.gfid <> n.gfid THEN 'rewritten'
+                WHEN reaped.path IS NOT NULL THEN CASE WHEN b.path <> n.path THEN 'unsettled' END
                 WHEN b.unsettled THEN 'unsettled'
             END AS kind
         FROM here n LEFT JOIN origins ON origins.new = n.path LEFT JOIN was b ON b.path = origins.old
+        LEFT JOIN reaped ON reaped.path = b.path
     ) WHERE kind IS NOT NULL
 """
 """A file of which nothing but the number of its inode differs is the same one: some file systems give numbers anew. A

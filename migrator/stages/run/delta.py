@@ -5,6 +5,7 @@ nothing else. Delta passes go on where they were; a final pass is always a new o
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from migrator.decide.batch_states import after_delta
 from migrator.decide.deletion_guards import deletion_problems
@@ -24,6 +25,7 @@ from migrator.domain.units import format_count
 from migrator.ports.changes import Comparison, Comparisons
 from migrator.ports.ledger import PassRecord, SiteRecord
 from migrator.ports.move_lists import MoveLists, WrittenMoves
+from migrator.ports.reap import ReapLists
 from migrator.ports.target_moves import TargetMoves
 from migrator.ports.usage import PassListWriter, WrittenList
 from migrator.stages.run.bases import base_catalog, covered, has_open_moves, pass_number, unfinished_delta
@@ -34,15 +36,19 @@ from migrator.stages.run.left_alone import newest_cutovers
 from migrator.stages.run.pass_moves import carry_out_moves
 from migrator.stages.run.preview import remaining_of
 
+Scan = Callable[[Sequence[bytes]], Awaitable[CatalogRecord]]
+"""Makes a new catalog of user trees."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deltas:
-    """What delta passes need beside what every run has. `scan` makes a new catalog of user trees.
+    """What delta passes need beside what every run has.
 
-    A tree may lose the share `max_shrink` of its names and bytes between two scans. `limits` say when passes end.
+    A tree may lose the share `max_shrink` of its names and bytes between two scans. `limits` say when passes end. Plans
+    that reap need `reap_lists`.
     """
 
-    scan: Callable[[Sequence[bytes]], Awaitable[CatalogRecord]]
+    scan: Scan
     comparisons: Comparisons
     pass_lists: PassListWriter
     move_lists: MoveLists
@@ -51,6 +57,7 @@ class Deltas:
     max_shrink: float
     trash_keep_s: float
     limits: Limits
+    reap_lists: ReapLists | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,6 +207,7 @@ class DeltaPass:
             trees=trees,
             unsettled=(*missing.paths, *in_chunks),
             unsettled_trees=missing.trees,
+            reap_list=reap_list_of(self.plan, deltas.reap_lists),
         ) as comparison:
             moves = deltas.move_lists.write(
                 f"{self.plan.name}-batch-{self.batch.number:04d}-{self.kind.value}-{number:04d}",
@@ -273,6 +281,16 @@ class DeltaPass:
         now = self._copying.batch_state
         if now is not None and (then := after_delta(now, sent=sent)) is not now:
             self._copying.set_batch_states((then,))
+
+
+def reap_list_of(plan: Plan, lists: ReapLists | None) -> Path | None:
+    """The reap list of a plan; None where it reaps nothing. Raises Refused where it is not the one that was written."""
+    reap = plan.reap
+    if reap is None or reap.reap_list is None:
+        return None
+    if lists is None:
+        raise ValueError("a plan that reaps cannot be compared without its reap list")
+    return lists.checked(reap.reap_list, reap.digest or "")
 
 
 def change_words(changes: Changes) -> str:
