@@ -269,7 +269,7 @@ class TarIndex:
             raise Damaged(f"its digests are of an unknown algorithm, {algorithm!r}")
         hasher = self._hashes[algorithm]()
         for piece in reader.pieces(member.data_offset_bytes, entry.size_bytes):
-            hasher.update(piece)
+            hasher.update(memoryview(piece))
             yield piece
         if hasher.digest() != member.digest:
             raise Damaged(f"the content of {show(entry.path)} is not what was archived")
