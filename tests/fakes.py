@@ -180,6 +180,10 @@ class FakeFileSystem:
         self.writes += 1
         self.nodes.pop(path, None)
 
+    def clock_ns(self) -> int:
+        self.writes += 1
+        return 0
+
     def sync(self) -> None:
         self.syncs += 1
         if self.sync_errors:

@@ -1,7 +1,7 @@
 """`verify`: both sides are compared, and the manifest is written."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import click
 
@@ -10,9 +10,10 @@ from migrator.adapters.output.progress import open_progress
 from migrator.adapters.output.record_document import verification_document
 from migrator.cli.context import open_site, run_to_end, verb
 from migrator.cli.invocation import Invocation
-from migrator.cli.options import SHARE, batches, chosen_batches
+from migrator.cli.options import SHARE, batches, chosen_batches, chosen_trees, users
 from migrator.cli.present import present_all
 from migrator.domain.errors import ExitCode
+from migrator.domain.plan import Plan
 from migrator.domain.verification import DigestPolicy, VerificationRecord
 from migrator.stages.run import latest_plan
 from migrator.stages.verify import VerifyRequest, exit_code, verify
@@ -23,6 +24,12 @@ _SAMPLE_SEED = 1
 
 @click.command("verify")
 @batches
+@users
+@click.option(
+    "--carry",
+    is_flag=True,
+    help="Do not read content again that an earlier verification read, where neither side has changed since.",
+)
 @click.option(
     "--sample",
     type=SHARE,
@@ -36,11 +43,15 @@ def verify_command(
     *,
     numbers: Sequence[int],
     every: bool,
+    users: Sequence[str],
+    carry: bool,
     plan_name: str | None,
     sample: float | None,
     jobs: int | None,
 ) -> ExitCode:
-    """Compare both sides of batches, content included, and write the manifest of what arrived.
+    """Compare both sides of batches, or of users' trees, content included, and write the manifest of what arrived.
+
+    A batch is verified when all of it was compared together: --user never makes it so.
 
     A verification that is interrupted keeps nothing of its batch: the same command starts that batch over.
     """
@@ -57,9 +68,16 @@ def verify_command(
     ):
         known = ledger.site.read()
         plan, _ = wiring.plans(known.site_id if known else None).read(plan_name or latest_plan(ledger))
-        for number in chosen_batches(plan, numbers, every=every):
+        for number, trees in _chosen(plan, numbers, every=every, names=users).items():
             with wiring.source() as source, wiring.target(known.capabilities if known else None) as target:
-                request = VerifyRequest(plan=plan, batch=number, policy=policy, workers=jobs or site.verify.workers)
+                request = VerifyRequest(
+                    plan=plan,
+                    batch=number,
+                    trees=trees,
+                    policy=policy,
+                    carry=carry,
+                    workers=jobs or site.verify.workers,
+                )
                 records.append(
                     run_to_end(
                         verify(
@@ -76,3 +94,12 @@ def verify_command(
                 )
     present_all(invocation, records, verification_document)
     return max((exit_code(record) for record in records), default=ExitCode.DONE)
+
+
+def _chosen(
+    plan: Plan, numbers: Sequence[int], *, every: bool, names: Sequence[str]
+) -> Mapping[int, tuple[bytes, ...]]:
+    """The batches, and of each the trees that are meant; none: all of it. Raises UsageError."""
+    if not names:
+        return dict.fromkeys(chosen_batches(plan, numbers, every=every), ())
+    return {number: tuple(tree.path for tree in trees) for number, trees in chosen_trees(plan, names).items()}

@@ -64,7 +64,8 @@ class RunProgress:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifyProgress:
     """How far a verification is. The totals are the plan's, and grow with what came since; a file with several names
-    counts once in the bytes. `digested_bytes` are those of equal files whose content was read on both sides.
+    counts once in the bytes. `digested_bytes` are those of equal files whose content was read on both sides,
+    `carried_bytes` those whose content had been read before and has not changed since.
     """
 
     batch: int
@@ -75,3 +76,4 @@ class VerifyProgress:
     total_bytes: int
     differences: int
     digested_bytes: int = 0
+    carried_bytes: int = 0

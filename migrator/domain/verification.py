@@ -47,6 +47,37 @@ class DigestPolicy:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SideFacts:
+    """What a file of one side was when it was listed, as far as every change of its content changes it."""
+
+    ino: int
+    size_bytes: int
+    mtime_ns: int
+    ctime_ns: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContentReading:
+    """Which verification really read content, and what the clock of each side showed before that side was synced, which
+    was before anything was read. None: it is not known.
+    """
+
+    verification: int
+    source_clock_ns: int | None
+    target_clock_ns: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadContent:
+    """A file whose content was read on both sides and was equal: what both sides were then, and the digest."""
+
+    source: SideFacts
+    target: SideFacts
+    digest: bytes
+    reading: ContentReading
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class VerificationRecord:
     """The closing facts of one verification. `whole` needs both sides read without error and the source healthy.
 

@@ -49,6 +49,9 @@ class FileSystem(Protocol):
     def digest(self, path: bytes, algorithm: str) -> Digest:
         """The digest of a regular file, read with a cold cache (dropped before). Raises OSError."""
 
+    def sync(self) -> None:
+        """Return when all that was written here before has reached the disks (syncfs). Raises OSError."""
+
     def identity(self) -> MountIdentity:
         """What is mounted now. Raises OSError where the root is missing."""
 
@@ -84,11 +87,11 @@ class TargetFileSystem(FileSystem, Protocol):
         directory without its content. To a temporary name, fsync, rename. Raises OSError.
         """
 
+    def clock_ns(self) -> int:
+        """What the clock shows that this file system takes its ctimes from. Raises OSError."""
+
     def remove_leftover(self, path: bytes) -> None:
         """Remove one file that an interrupted stream left behind. Raises OSError."""
-
-    def sync(self) -> None:
-        """Return when all that was written has reached the disks (syncfs). Raises OSError."""
 
     def probe(self) -> TargetCapabilities:
         """Find out, in a directory of its own that is removed afterwards, what this file system keeps of a file."""

@@ -1,21 +1,25 @@
 """What a verification leaves behind: the manifest of what arrived, what differs, and what the target cannot keep."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
 from migrator.decide.expectations import Loss
 from migrator.domain.entry import Entry
-from migrator.domain.verification import Difference
+from migrator.domain.verification import ContentReading, Difference, ReadContent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifiedPath:
-    """A path that arrived: the source's attributes, and the digest of its content where that was compared."""
+    """A path that arrived: the attributes of both sides, and the digest of its content where that was compared, with
+    who really read it.
+    """
 
     source: Entry
-    digest: bytes | None
+    target: Entry
+    digest: bytes | None = None
+    reading: ContentReading | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,6 +113,18 @@ class ManifestDraft(Protocol):
         """
 
 
+class EarlierManifest(Protocol):
+    """The manifest of an earlier verification, to ask what content it says was read. Thread-safe; memory is flat."""
+
+    def find(self, paths: Sequence[bytes]) -> Mapping[bytes, ReadContent]:
+        """What is known of the content of these paths; those of which nothing is known are left out, and so are those
+        where the manifest cannot be read any more. Fast for paths that lie close together. Never raises OSError.
+        """
+
+    def close(self) -> None:
+        """Release the file; nothing is found any more. May be called again."""
+
+
 class Manifests(Protocol):
     """The manifests of a site."""
 
@@ -120,3 +136,8 @@ class Manifests(Protocol):
 
     def digest(self, manifest: str) -> str:
         """The digest of the manifest's file, to compare with the ledger's. Raises Refused where it is missing."""
+
+    def open_earlier(self, manifest: str, *, digest: str) -> EarlierManifest:
+        """Open the manifest of an earlier verification. Raises Refused where it is missing, is not the one that the ledger
+        has the digest of, or cannot be read.
+        """

@@ -25,7 +25,7 @@ def manifests(tmp_path: Path) -> ManifestDirectories:
 
 
 def verified(path: bytes, digest: bytes | None = b"d" * 16) -> VerifiedPath:
-    return VerifiedPath(source=entry(path), digest=digest)
+    return VerifiedPath(source=entry(path), target=entry(path), digest=digest)
 
 
 def difference(path: bytes, kind: DifferenceKind = DifferenceKind.CONTENT) -> Difference:

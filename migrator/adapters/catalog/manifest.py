@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from migrator.adapters.catalog.database import connect
+from migrator.adapters.catalog.earlier_manifest import ParquetEarlierManifest
 from migrator.adapters.catalog.manifest_schema import (
     DIFFERENCE_SCHEMA,
     LINK_SCHEMA,
@@ -48,7 +49,8 @@ EXPECTED_FILE = "expected.parquet"
 PART_ROWS = 50_000
 _MEMORY_LIMIT_BYTES = 512 * MIB
 _PIECE_ROWS = 2048
-_ROW_GROUP_ROWS = 100_000
+_ROW_GROUP_ROWS = 20_480
+"""Small enough that a verification that asks this manifest can hold the groups it is at in memory."""
 _DRAFT = "draft"
 _FIRST_AFTER_SLASH = b"0"
 """`/` is 0x2f and `0` 0x30: whatever lies in a directory sorts between the two."""
@@ -130,6 +132,16 @@ class ManifestDirectories:
         if not file.is_file():
             raise _missing(file)
         return _file_digest(file)
+
+    def open_earlier(self, manifest: str, *, digest: str) -> ParquetEarlierManifest:
+        """Open the manifest of an earlier verification, as the port says."""
+        if self.digest(manifest) != digest:
+            raise Refused(
+                "the manifest of a verification is not the one that was written",
+                cause=f"{manifest} was changed or damaged since",
+                hint="verify the batch again",
+            )
+        return ParquetEarlierManifest(Path(manifest))
 
 
 class ParquetDraft:

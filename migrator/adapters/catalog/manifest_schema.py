@@ -16,6 +16,7 @@ _MANIFEST_FIELDS: list["pa.Field[Any]"] = [
     pa.field("size", pa.int64(), nullable=False),
     pa.field("mtime_ns", pa.int64(), nullable=False),
     pa.field("ctime_ns", pa.int64(), nullable=False),
+    pa.field("ino", pa.uint64(), nullable=False),
     pa.field("uid", pa.uint32(), nullable=False),
     pa.field("gid", pa.uint32(), nullable=False),
     pa.field("mode", pa.int32(), nullable=False),
@@ -25,10 +26,18 @@ _MANIFEST_FIELDS: list["pa.Field[Any]"] = [
     pa.field("xattr_digest", pa.binary()),
     pa.field("digest", pa.binary()),
     pa.field("algorithm", pa.string()),
+    pa.field("target_ino", pa.uint64(), nullable=False),
+    pa.field("target_mtime_ns", pa.int64(), nullable=False),
+    pa.field("target_ctime_ns", pa.int64(), nullable=False),
+    pa.field("read_by", pa.int64()),
+    pa.field("source_clock_ns", pa.int64()),
+    pa.field("target_clock_ns", pa.int64()),
 ]
 MANIFEST_SCHEMA = pa.schema(_MANIFEST_FIELDS)
 """One row a path that arrived, with the attributes of the source (of the target what it cannot keep is in
-`expected.parquet`). `digest` and `algorithm` are null where no content was compared."""
+`expected.parquet`). `digest` and `algorithm` are null where no content was compared. `target_*` is what the target's file
+was when it was listed. `read_by` is the verification that really read the content; `*_clock_ns` what the clock of each side
+showed before it was synced for that, null where it is not known."""
 
 _DIFFERENCE_FIELDS: list["pa.Field[Any]"] = [
     pa.field("path", pa.binary(), nullable=False),
@@ -66,6 +75,7 @@ def manifest_rows(rows: Sequence[VerifiedPath], algorithm: str) -> pa.Table:
             "size": [entry.size_bytes for entry in entries],
             "mtime_ns": [entry.mtime_ns for entry in entries],
             "ctime_ns": [entry.ctime_ns for entry in entries],
+            "ino": [entry.ino for entry in entries],
             "uid": [entry.uid for entry in entries],
             "gid": [entry.gid for entry in entries],
             "mode": [entry.mode for entry in entries],
@@ -75,6 +85,12 @@ def manifest_rows(rows: Sequence[VerifiedPath], algorithm: str) -> pa.Table:
             "xattr_digest": [xattr_digest(entry.xattrs) for entry in entries],
             "digest": [row.digest for row in rows],
             "algorithm": [None if row.digest is None else algorithm for row in rows],
+            "target_ino": [row.target.ino for row in rows],
+            "target_mtime_ns": [row.target.mtime_ns for row in rows],
+            "target_ctime_ns": [row.target.ctime_ns for row in rows],
+            "read_by": [None if row.reading is None else row.reading.verification for row in rows],
+            "source_clock_ns": [None if row.reading is None else row.reading.source_clock_ns for row in rows],
+            "target_clock_ns": [None if row.reading is None else row.reading.target_clock_ns for row in rows],
         },
     )
 

@@ -4,6 +4,7 @@ Every path is opened beneath the root without following a symlink (`beneath`), a
 the descriptor of its directory, so that nothing that is swapped in the middle of the work leads elsewhere.
 """
 
+import ctypes
 import errno
 import hashlib
 import os
@@ -23,6 +24,8 @@ from migrator.domain.paths import join
 from migrator.domain.scan import ScanProblem
 from migrator.domain.site import SENTINEL_NAME, Capacity, MountIdentity
 from migrator.ports.filesystem import Block, Digest
+
+_libc = ctypes.CDLL(None, use_errno=True)
 
 ANSWER_TIMEOUT_S = 120.0
 """How long a look at the root may take before the file system counts as one that does not answer."""
@@ -65,6 +68,8 @@ class ReadingFileSystem:
         self._beneath: Root | None = None
         self._device = 0
         self._mount_points: frozenset[bytes] = frozenset()
+        self._syncing = threading.Lock()
+        self._sync_fd = -1
 
     @property
     def root(self) -> bytes:
@@ -86,6 +91,10 @@ class ReadingFileSystem:
             if self._beneath is not None:
                 self._beneath.close()
                 self._beneath = None
+        with self._syncing:
+            if self._sync_fd >= 0:
+                os.close(self._sync_fd)
+                self._sync_fd = -1
 
     def read_directory(self, path: bytes, *, block_entries: int = 4096) -> Iterator[Block]:
         """The entries of a directory in blocks, as the port says. A directory that is gone has none, and no problem."""
@@ -152,6 +161,17 @@ class ReadingFileSystem:
             os.close(fd)
         changed = size_bytes != before.st_size or _content_facts(before) != _content_facts(after)
         return Digest(value=hasher.digest(), size_bytes=size_bytes, changed=changed)
+
+    def sync(self) -> None:
+        """Sync the root's file system (syncfs). Raises OSError, also once for what failed to reach the disks since the
+        first call: the descriptor is kept, because one that is opened later would not be told (syncfs(2)).
+        """
+        with self._syncing:
+            if self._sync_fd < 0:
+                self._sync_fd = self.beneath.open(b"", os.O_RDONLY | os.O_DIRECTORY)
+            if _libc.syncfs(self._sync_fd) != 0:
+                code = ctypes.get_errno()
+                raise OSError(code, os.strerror(code), self.root)
 
     def identity(self) -> MountIdentity:
         """What is mounted at the root's path now, whatever the held root is. Raises OSError."""

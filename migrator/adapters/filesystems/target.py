@@ -1,6 +1,5 @@
 """A mounted directory that is filled: what the target needs besides reading."""
 
-import ctypes
 import errno
 import os
 import secrets
@@ -18,7 +17,6 @@ from migrator.decide.expectations import TEMPORARY_PREFIX
 from migrator.domain.entry import Entry, EntryType
 from migrator.domain.site import TargetCapabilities
 
-_libc = ctypes.CDLL(None, use_errno=True)
 _PARENT_MODE = 0o755
 
 
@@ -33,16 +31,6 @@ class MountedTarget(ReadingFileSystem):
         super().__init__(root)
         self._capabilities = capabilities or TargetCapabilities()
         self._making = threading.Lock()
-        self._syncing = threading.Lock()
-        self._sync_fd = -1
-
-    def close(self) -> None:
-        """Release the root; the next call opens it anew."""
-        super().close()
-        with self._syncing:
-            if self._sync_fd >= 0:
-                os.close(self._sync_fd)
-                self._sync_fd = -1
 
     def make_parents(self, tree: bytes, like: Sequence[Entry]) -> None:
         """Make the directories above a tree, and the tree's own, closed. May be called again.
@@ -101,16 +89,23 @@ class MountedTarget(ReadingFileSystem):
         except FileNotFoundError:
             return
 
-    def sync(self) -> None:
-        """Sync the root's file system (syncfs). Raises OSError, also once for what failed to reach the disks since the
-        first call: the descriptor is kept, because one that is opened later would not be told (syncfs(2)).
+    def clock_ns(self) -> int:
+        """What the file system's own clock shows, from the ctime of a file made beneath the root for that and removed
+        again. Raises OSError.
         """
-        with self._syncing:
-            if self._sync_fd < 0:
-                self._sync_fd = self.beneath.open(b"", os.O_RDONLY | os.O_DIRECTORY)
-            if _libc.syncfs(self._sync_fd) != 0:
-                code = ctypes.get_errno()
-                raise OSError(code, os.strerror(code), self.root)
+        name = _temporary_name()
+        root_fd = self.beneath.open(b"", os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            fd = os.open(
+                name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=root_fd
+            )
+            try:
+                return os.fstat(fd).st_ctime_ns
+            finally:
+                os.close(fd)
+                os.unlink(name, dir_fd=root_fd)
+        finally:
+            os.close(root_fd)
 
     def probe(self) -> TargetCapabilities:
         """What this file system keeps of a file, as the port says. Raises OSError where nothing can be written."""

@@ -47,6 +47,7 @@ def snapshot_line(snapshot: Snapshot) -> str:
                 f"{format_count(snapshot.paths)} of {several(snapshot.total_paths, 'path')}",
                 f"{format_size(snapshot.size_bytes)} of {format_size(snapshot.total_bytes)} compared",
                 f"content of {format_size(snapshot.digested_bytes)} read",
+                *([f"of {format_size(snapshot.carried_bytes)} known"] if snapshot.carried_bytes else []),
                 several(snapshot.differences, "difference"),
                 format_duration(snapshot.elapsed_s),
             ]

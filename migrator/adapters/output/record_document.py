@@ -117,6 +117,7 @@ def verification_blocks(record: VerificationRecord) -> Iterator[Block]:
     yield facts(
         [
             ("batch", str(record.batch)),
+            *([("user trees of it", ", ".join(map(show, record.trees)))] if record.trees else []),
             ("ended", when(record.finished_at_s)),
             ("took", _took(record.started_at_s, record.finished_at_s)),
             ("paths compared", f"{format_count(record.paths)}, {format_size(record.size_bytes)}"),
@@ -125,9 +126,10 @@ def verification_blocks(record: VerificationRecord) -> Iterator[Block]:
             (
                 "content read on both sides and equal",
                 f"{format_count(record.digested_files)} of {several(record.files, 'file')}, "
-                f"{format_size(record.digested_bytes)} of {format_size(record.size_bytes)} "
-                f"({percent(record.percent_content)})",
+                f"{format_size(record.digested_bytes)} of {format_size(record.size_bytes)}"
+                + ("" if record.carried_files else f" ({percent(record.percent_content)})"),
             ),
+            *_carried(record),
             ("result", _result(record)),
             ("proven gone from the source", format_count(record.proven_gone)),
             ("differences", format_count(sum(record.differences.values()))),
@@ -155,6 +157,17 @@ def verification_blocks(record: VerificationRecord) -> Iterator[Block]:
         yield paragraph(f"What next: {after_differences(record)}.")
     if any(record.expected.values()):
         yield _counts("Expected: what the target is known not to keep", record.expected)
+
+
+def _carried(record: VerificationRecord) -> Iterator[tuple[str, str]]:
+    if record.carried_files:
+        carried = f"{format_count(record.carried_files)} of {several(record.files, 'file')}"
+        yield (
+            "content read before, and nothing changed since",
+            f"{carried}, {format_size(record.carried_bytes)} of {format_size(record.size_bytes)}",
+        )
+        proven = f"{format_size(record.proven_bytes)} of {format_size(record.size_bytes)}"
+        yield "content proven equal", f"{proven} ({percent(record.percent_content)})"
 
 
 def _result(record: VerificationRecord) -> str:

@@ -4,7 +4,7 @@ import asyncio
 import os
 from collections import Counter
 from collections.abc import Container, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from migrator.decide.batch_states import after_verification
 from migrator.decide.site_guards import health_problems, mount_problems
@@ -18,13 +18,14 @@ from migrator.domain.progress import VerifyProgress
 from migrator.domain.scan import CatalogRecord
 from migrator.domain.site import MountIdentity, TargetCapabilities
 from migrator.domain.states import BatchState
-from migrator.domain.units import format_count, format_size, several
-from migrator.domain.verification import Difference, DifferenceKind, DigestPolicy, VerificationRecord
+from migrator.domain.units import NS_PER_S, format_count, format_size, several
+from migrator.domain.verification import ContentReading, Difference, DifferenceKind, DigestPolicy, VerificationRecord
 from migrator.ports.clock import Clock
 from migrator.ports.filesystem import FileSystem, SourceFileSystem, TargetFileSystem
 from migrator.ports.ledger import Ledger, SiteRecord
 from migrator.ports.manifest import ClosedManifest, ManifestDraft, Manifests
 from migrator.ports.progress import Progress
+from migrator.stages.verify.carrying import Carrying
 from migrator.stages.verify.links import compare_links
 from migrator.stages.verify.tally import Tally, error_problem
 from migrator.stages.verify.walk import HELD_ENTRIES, TreeComparison
@@ -40,12 +41,16 @@ _SUBJECT = "batch {number}"
 class VerifyRequest:
     """What to verify: a batch of a plan that was read (and so checked), how, and with how many worker threads.
 
+    `trees` are the user trees of the batch to compare; empty: all. With `carry` the content of a file is not read again
+    where an earlier verification of this site read it and nothing has changed since on either side (`decide.carrying`).
     `held_entries` bounds how many names of one directory a worker holds in memory at a time.
     """
 
     plan: Plan
     batch: int
     policy: DigestPolicy
+    trees: tuple[bytes, ...] = ()
+    carry: bool = False
     workers: int = 4
     held_entries: int = HELD_ENTRIES
 
@@ -73,7 +78,8 @@ async def verify(
 
     The caller holds the lock `run`, and gives file systems that were opened for this call. The batch becomes verified
     only when the verification is whole and found no difference; one that was verified and is not any more goes back
-    to seeded. May be called again at any time: every call is a verification and a manifest of its own.
+    to seeded. One of some trees alone never makes it verified, and takes that away only where it finds differences. May be
+    called again at any time: every call is a verification and a manifest of its own.
 
     Raises UsageError where plan or batch do not fit the site, Refused where a guard trips before anything is read
     (what trips later makes the record not whole), Interrupted on cancellation, and MigratorError where the manifest
@@ -112,6 +118,7 @@ class _Verification:
         self._clock = clock
         self._began_s = clock.monotonic_s()
         self._reasons: list[str] = []
+        self._trees: tuple[bytes, ...] = ()
 
     async def run(self) -> VerificationRecord:
         """The whole stage."""
@@ -130,7 +137,7 @@ class _Verification:
         draft = await asyncio.to_thread(self._manifests.create, name, algorithm=self._request.policy.algorithm)
         tally = Tally(draft)
         try:
-            manifest = await self._compare(batch, capabilities, draft, tally)
+            manifest = await self._compare(batch, capabilities, draft, tally, number)
         except asyncio.CancelledError:
             raise Interrupted(
                 f"the verification was stopped after {several(tally.paths, 'path')}",
@@ -145,7 +152,7 @@ class _Verification:
         finally:
             draft.abandon()
         self._reasons += await self._guards_afterwards(site, before)
-        record = self._record(number, started_at_s, batch, tally, manifest)
+        record = self._record(number, started_at_s, tally, manifest)
         self._ledger.verifications.finish(record)
         self._set_batch_state(state, record)
         self._announce(record, manifest)
@@ -181,7 +188,8 @@ class _Verification:
                 cause="it is probed by `migrator doctor`, which has not been run, or could not write there",
                 hint="run `migrator doctor`",
             )
-        return site, site.capabilities, batch, state
+        self._trees = chosen = _chosen_trees(self._request, batch)
+        return site, site.capabilities, narrowed(plan, batch, chosen) if chosen else batch, state
 
     async def _check_guards(self, site: SiteRecord) -> SourceHealth:
         """Refuse before anything is read: with a brick down the mount shows fewer files and no error."""
@@ -211,10 +219,49 @@ class _Verification:
         )
 
     async def _compare(
-        self, batch: Batch, capabilities: TargetCapabilities, draft: ManifestDraft, tally: Tally
+        self, batch: Batch, capabilities: TargetCapabilities, draft: ManifestDraft, tally: Tally, number: int
     ) -> ClosedManifest:
+        reading = await asyncio.to_thread(self._begin_reading, number)
+        carrying = await asyncio.to_thread(self._open_earlier, batch) if self._request.carry else None
+        try:
+            return await self._compare_trees(batch, capabilities, draft, tally, reading=reading, carrying=carrying)
+        finally:
+            if carrying is not None:
+                carrying.close()
+
+    def _begin_reading(self, number: int) -> ContentReading:
+        """Sync both sides, and note what their clocks showed before that (`decide.carrying` says what for)."""
+        source_clock_ns: int | None = int(self._clock.now_s() * NS_PER_S)
+        try:
+            target_clock_ns: int | None = self._target.clock_ns()
+        except OSError:
+            target_clock_ns = None
+        try:
+            self._source.sync()
+        except OSError:
+            # Somebody's writes to the source failed. It can be read all the same, and will be again.
+            source_clock_ns = None
         # What is not on the disks yet cannot be read from them: the digests are read with cold caches.
-        await asyncio.to_thread(self._target.sync)
+        self._target.sync()
+        return ContentReading(verification=number, source_clock_ns=source_clock_ns, target_clock_ns=target_clock_ns)
+
+    def _open_earlier(self, batch: Batch) -> Carrying:
+        carrying = Carrying(self._manifests, self._ledger.verifications, self._request.policy)
+        carrying.open([tree.path for tree in batch.trees])
+        for problem in carrying.problems:
+            self._event(EventKind.VERIFY_STARTED, Severity.WARNING, f"{problem}; its files are read again")
+        return carrying
+
+    async def _compare_trees(
+        self,
+        batch: Batch,
+        capabilities: TargetCapabilities,
+        draft: ManifestDraft,
+        tally: Tally,
+        *,
+        reading: ContentReading,
+        carrying: Carrying | None,
+    ) -> ClosedManifest:
         comparison = TreeComparison(
             self._source,
             self._target,
@@ -223,6 +270,8 @@ class _Verification:
             policy=self._request.policy,
             root_owner=(os.geteuid(), os.getegid()),
             workers=self._request.workers,
+            reading=reading,
+            carrying=carrying,
             held_entries=self._request.held_entries,
         )
         trees = await asyncio.to_thread(self._find_trees, batch, comparison, tally)
@@ -311,17 +360,16 @@ class _Verification:
                 total_bytes=max(batch.size_bytes, size_bytes),
                 differences=tally.difference_count,
                 digested_bytes=tally.digested_bytes,
+                carried_bytes=tally.carried_bytes,
             )
         )
 
-    def _record(
-        self, number: int, started_at_s: float, batch: Batch, tally: Tally, manifest: ClosedManifest
-    ) -> VerificationRecord:
+    def _record(self, number: int, started_at_s: float, tally: Tally, manifest: ClosedManifest) -> VerificationRecord:
         reasons = tuple(dict.fromkeys(self._reasons))
         return VerificationRecord(
             id=number,
             plan=self._request.plan.name,
-            batch=batch.number,
+            batch=self._request.batch,
             started_at_s=started_at_s,
             finished_at_s=self._clock.now_s(),
             policy=self._request.policy,
@@ -329,6 +377,9 @@ class _Verification:
             size_bytes=tally.size_bytes,
             digested_files=tally.digested_files,
             digested_bytes=tally.digested_bytes,
+            carried_files=tally.carried_files,
+            carried_bytes=tally.carried_bytes,
+            trees=self._trees,
             proven_gone=tally.proven_gone,
             differences=_counts(tally.differences),
             expected=_counts(tally.expected),
@@ -343,6 +394,8 @@ class _Verification:
         )
 
     def _set_batch_state(self, state: BatchState, record: VerificationRecord) -> None:
+        if record.trees and not record.differences:
+            return
         kinds = [one.kind for one in self._ledger.passes.of_batch(record.plan, record.batch)]
         wanted = after_verification(state, kinds, proven=record.whole and not record.differences)
         if wanted is not state:
@@ -372,6 +425,31 @@ class _Verification:
         )
         self._ledger.events.add(event)
         self._progress.event(event)
+
+
+def _chosen_trees(request: VerifyRequest, batch: Batch) -> tuple[bytes, ...]:
+    """In the plan's order; empty where all of the batch is meant, also by name. Raises UsageError."""
+    existing = [tree.path for tree in batch.trees]
+    unknown = [tree for tree in request.trees if tree not in existing]
+    if unknown:
+        raise UsageError(
+            f"batch {batch.number} of plan {request.plan.name!r} has no user tree {', '.join(map(show, unknown))}",
+            hint=f"see what it has: `migrator status --plan {request.plan.name}`",
+        )
+    chosen = tuple(tree for tree in existing if tree in request.trees)
+    return chosen if len(chosen) < len(existing) else ()
+
+
+def narrowed(plan: Plan, batch: Batch, trees: Container[bytes]) -> Batch:
+    """A batch with some of its trees alone, and what the plan says that these hold."""
+    usages = [usage for usage in plan.ranking if usage.tree.path in trees]
+    return replace(
+        batch,
+        trees=tuple(tree for tree in batch.trees if tree.path in trees),
+        size_bytes=sum(usage.size_bytes for usage in usages),
+        files=sum(usage.files for usage in usages),
+        directories=sum(usage.directories for usage in usages),
+    )
 
 
 def _is_taken_away(scan: CatalogRecord) -> bool:
@@ -421,7 +499,9 @@ def _counts(counter: Counter[str]) -> Mapping[str, int]:
 
 
 def _summary(record: VerificationRecord, manifest: ClosedManifest) -> str:
-    content = f"content of {format_size(record.digested_bytes)} of {format_size(record.size_bytes)}"
+    content = f"content of {format_size(record.digested_bytes)} of {format_size(record.size_bytes)} read"
+    if record.carried_files:
+        content += f", that of {format_size(record.carried_bytes)} had been read before and has not changed since"
     checked = f"{several(record.paths, 'path')} compared, {content}"
     arrived = f"{format_count(manifest.rows)} are equal and in the manifest"
     if not record.whole:

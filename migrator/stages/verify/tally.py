@@ -3,12 +3,13 @@
 import threading
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from migrator.decide.expectations import Loss
 from migrator.domain.entry import Entry, EntryType
 from migrator.domain.paths import show
 from migrator.domain.scan import ScanProblem
-from migrator.domain.verification import Difference, DifferenceKind
+from migrator.domain.verification import ContentReading, Difference, DifferenceKind
 from migrator.ports.manifest import LinkedPath, ManifestDraft, VerifiedPath
 
 
@@ -31,6 +32,15 @@ class LinkedBytes:
         return sum(size_bytes // names for names, size_bytes in self._by_names.items())
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Content:
+    """The digest of content that both sides have, who really read it, and whether that was an earlier verification."""
+
+    digest: bytes
+    reading: ContentReading
+    carried: bool = False
+
+
 class Tally:
     """The counters of one verification. Thread-safe; each method may be called by any worker."""
 
@@ -40,8 +50,10 @@ class Tally:
         self.paths = 0
         self.files = 0
         self.digested_files = 0
+        self.carried_files = 0
         self._compared = LinkedBytes()
         self._digested = LinkedBytes()
+        self._proven = LinkedBytes()
         self.proven_gone = 0
         self.unread = 0
         self.differences: Counter[str] = Counter()
@@ -60,6 +72,13 @@ class Tally:
             return self._digested.size_bytes
 
     @property
+    def carried_bytes(self) -> int:
+        """What those hold whose content an earlier verification had read."""
+        with self._lock:
+            # Not summed up by itself, so that both together are exact, also where names of one file were proven apart.
+            return self._proven.size_bytes - self._digested.size_bytes
+
+    @property
     def difference_count(self) -> int:
         """How many differences there are so far."""
         with self._lock:
@@ -71,17 +90,22 @@ class Tally:
         differences: Sequence[Difference],
         losses: Sequence[Loss],
         *,
-        digest: bytes | None = None,
+        target: Entry,
+        content: Content | None = None,
         link: LinkedPath | None = None,
     ) -> None:
         """One path was compared to its end; what has no difference goes into the manifest."""
         self._count(source, differences, losses)
-        with self._lock:
-            if digest is not None:
-                self.digested_files += 1
-                self._digested.add(source)
+        if content is not None:
+            self._count_content(source, content)
+        verified = VerifiedPath(
+            source=source,
+            target=target,
+            digest=None if content is None else content.digest,
+            reading=None if content is None else content.reading,
+        )
         self._draft.add(
-            verified=() if differences else (VerifiedPath(source=source, digest=digest),),
+            verified=() if differences else (verified,),
             differences=differences,
             losses=losses,
             links=() if link is None else (link,),
@@ -125,6 +149,15 @@ class Tally:
         """Paths that an earlier catalog saw are proven to be no more."""
         with self._lock:
             self.proven_gone += count
+
+    def _count_content(self, source: Entry, content: Content) -> None:
+        with self._lock:
+            self._proven.add(source)
+            if content.carried:
+                self.carried_files += 1
+            else:
+                self.digested_files += 1
+                self._digested.add(source)
 
     def _count(self, source: Entry, differences: Sequence[Difference], losses: Sequence[Loss]) -> None:
         with self._lock:

@@ -11,12 +11,13 @@ from migrator.domain.entry import Entry, EntryType
 from migrator.domain.paths import name
 from migrator.domain.scan import ScanProblem
 from migrator.domain.site import TargetCapabilities
-from migrator.domain.verification import Difference, DifferenceKind, DigestPolicy
+from migrator.domain.verification import ContentReading, Difference, DifferenceKind, DigestPolicy
 from migrator.ports.filesystem import FileSystem
 from migrator.ports.manifest import LinkedPath
+from migrator.stages.verify.carrying import Carrying
 from migrator.stages.verify.content import ContentComparison, Pair
 from migrator.stages.verify.proof import look_or_prove_gone
-from migrator.stages.verify.tally import Tally, error_problem
+from migrator.stages.verify.tally import Content, Tally, error_problem
 from migrator.stages.verify.work import WorkPool
 
 HELD_ENTRIES = 20_000
@@ -69,6 +70,8 @@ class TreeComparison:
         policy: DigestPolicy,
         root_owner: tuple[int, int],
         workers: int,
+        reading: ContentReading,
+        carrying: Carrying | None = None,
         held_entries: int = HELD_ENTRIES,
     ) -> None:
         self._source = source
@@ -78,6 +81,8 @@ class TreeComparison:
         self._policy = policy
         self._root_owner = root_owner
         self._held_entries = held_entries
+        self._reading = reading
+        self._carrying = carrying
         self._content = ContentComparison(source, target, policy.algorithm)
         self.late_directories: set[bytes] = set()
         """What `compare_late` found to be a directory: another `run` is to compare what lies in it."""
@@ -97,7 +102,7 @@ class TreeComparison:
             self._pool.put_wide(DirectoryTask(path=root.path, on_target=False))
             return
         comparison = compare_tree_root(root, target, owner=self._root_owner)
-        self._tally.compared(root, comparison.differences, comparison.losses)
+        self._tally.compared(root, comparison.differences, comparison.losses, target=target)
         both = target.type is EntryType.DIRECTORY
         self._pool.put_wide(DirectoryTask(path=root.path, on_target=both))
 
@@ -231,7 +236,7 @@ class TreeComparison:
     def _compare_pair(self, source: Entry, target: Entry, files: "_FilesToRead") -> None:
         comparison = compare(source, target, self._capabilities)
         if source.type is not target.type:
-            self._tally.compared(source, comparison.differences, comparison.losses)
+            self._tally.compared(source, comparison.differences, comparison.losses, target=target)
             if source.type is EntryType.DIRECTORY:
                 self._pool.put_wide(DirectoryTask(path=source.path, on_target=False))
             elif target.type is EntryType.DIRECTORY:
@@ -246,17 +251,31 @@ class TreeComparison:
             self._record(source, target, comparison, None)
 
     def _compare_content(self, pairs: tuple[Pair, ...]) -> None:
+        known = {} if self._carrying is None else self._carrying.find(pairs)
         for pair in pairs:
             if self._pool.stopped:
                 return
-            digest, difference = self._content.compare(pair)
-            if difference is not None:
-                pair.comparison.differences.append(difference)
-            self._record(pair.source, pair.target, pair.comparison, digest)
+            earlier = known.get(pair.source.path)
+            if earlier is None:
+                content = self._read(pair)
+            else:
+                content = Content(digest=earlier.digest, reading=earlier.reading, carried=True)
+            self._record(pair.source, pair.target, pair.comparison, content)
 
-    def _record(self, source: Entry, target: Entry, comparison: Comparison, digest: bytes | None) -> None:
+    def _read(self, pair: Pair) -> Content | None:
+        digest, difference = self._content.compare(pair)
+        if difference is not None:
+            pair.comparison.differences.append(difference)
+        return None if digest is None else Content(digest=digest, reading=self._reading)
+
+    def _record(self, source: Entry, target: Entry, comparison: Comparison, content: Content | None) -> None:
         self._tally.compared(
-            source, comparison.differences, comparison.losses, digest=digest, link=_linked(source, target)
+            source,
+            comparison.differences,
+            comparison.losses,
+            target=target,
+            content=content,
+            link=_linked(source, target),
         )
 
 
