@@ -30,6 +30,7 @@ from migrator.domain.transfer import (
 from migrator.domain.tree import UserTree
 from migrator.domain.verification import VerificationRecord
 from migrator.ports.archives import ArchiveRecords
+from migrator.ports.reap import ReleaseRecords
 from migrator.ports.hooks import HookRecords
 from migrator.ports.target_backups import BackupRecords
 
@@ -459,3 +460,6 @@ class Ledger(Protocol):
 
     @property
     def archives(self) -> ArchiveRecords: ...
+
+    @property
+    def releases(self) -> ReleaseRecords: ...

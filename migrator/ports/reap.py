@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from migrator.domain.reap import ReapAction, ReapDirectory, ReapedTree, ReapRow
+from migrator.domain.reap import ReapAction, ReapDirectory, ReapedTree, ReapRelease, ReapRow
 
 
 class ReapSelection(Protocol):
@@ -65,3 +65,13 @@ class ReapLists(Protocol):
 
     def index(self, reap_list: str, *, trees: Collection[bytes] | None = None) -> ReapIndex:
         """The list of these trees in memory. Raises Refused where it is missing or damaged."""
+
+
+class ReleaseRecords(Protocol):
+    """Skipped paths that somebody gave up for deletion with the source. They stay for ever."""
+
+    def add(self, releases: Sequence[ReapRelease]) -> None:
+        """Record them; all or none."""
+
+    def of_trees(self, trees: Collection[bytes]) -> Sequence[ReapRelease]:
+        """Those of some trees, in the order in which they were recorded."""

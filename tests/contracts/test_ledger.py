@@ -10,6 +10,7 @@ from migrator.adapters.ledger.sqlite import open_ledger
 from migrator.domain.errors import LedgerCorrupt, UsageError
 from migrator.domain.events import Event, EventKind, Severity
 from migrator.domain.plan import Chunk
+from migrator.domain.reap import ReapRelease
 from migrator.domain.scan import CatalogRecord
 from migrator.domain.site import MountIdentity, Need, TargetCapabilities
 from migrator.domain.states import BatchState, ChunkKind, ChunkState, PassKind, PassState
@@ -654,3 +655,18 @@ class TestVerifications:
             covering.append(record)
         assert list(ledger.verifications.covering(b"home/alice")) == [covering[0], covering[2], covering[3]]
         assert list(ledger.verifications.covering(b"home/carol")) == []
+
+
+class TestReleases:
+    def test_they_are_kept_by_tree_in_their_order(self, ledger: Ledger) -> None:
+        found = [
+            ReapRelease(tree=b"home/\xff", pattern=name, is_glob=bool(number % 2), by="root", at_s=float(number))
+            for number, name in enumerate(HOSTILE)
+        ]
+        other = ReapRelease(tree=b"home/b", pattern=b"x", is_glob=False, by="root", at_s=1.0)
+        ledger.releases.add([])
+        ledger.releases.add([*found[:2], other])
+        ledger.releases.add(found[2:])
+        assert list(ledger.releases.of_trees([b"home/\xff"])) == found
+        assert list(ledger.releases.of_trees([b"home/b", b"home/c"])) == [other]
+        assert list(ledger.releases.of_trees([])) == []

@@ -17,6 +17,7 @@ from migrator.adapters.ledger.passes import SqlitePassRecords
 from migrator.adapters.ledger.plans import SqlitePlans
 from migrator.adapters.ledger.predictions import SqlitePredictions
 from migrator.adapters.ledger.records import SqliteEvents, SqliteRuns, SqliteSite
+from migrator.adapters.ledger.releases import SqliteReleases
 from migrator.adapters.ledger.revision import newer_version, revision_of
 from migrator.adapters.ledger.samples import SqliteSamples
 from migrator.adapters.ledger.scans import SqliteScans
@@ -50,6 +51,7 @@ class SqliteLedger:
         self.hooks = SqliteHooks(database)
         self.cutovers = SqliteCutovers(database)
         self.archives = SqliteArchives(database)
+        self.releases = SqliteReleases(database)
         self.target_backups = SqliteTargetBackups(database)
 
     def __enter__(self) -> Self:

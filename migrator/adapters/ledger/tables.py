@@ -451,3 +451,15 @@ archives = Table(
     UniqueConstraint("tree", "number"),
     Index("ix_archives_plan", "plan", "batch"),
 )
+
+# Skipped paths that somebody gave up for deletion with the source. `pattern` is a path below the tree, or a glob.
+reap_releases = Table(
+    "reap_releases",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    _required("tree", LargeBinary),
+    _required("pattern", LargeBinary),
+    _required("is_glob", Integer),
+    _required("by", PlainText),
+    _required("at_s", Float),
+)

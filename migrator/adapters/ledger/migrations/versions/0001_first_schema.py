@@ -426,3 +426,13 @@ def upgrade() -> None:
         sa.UniqueConstraint("tree", "number", name=op.f("uq_archives_tree_number")),
     )
     op.create_index("ix_archives_plan", "archives", ["plan", "batch"], unique=False)
+    op.create_table(
+        "reap_releases",
+        sa.Column("id", sa.Integer(), nullable=False),
+        sa.Column("tree", sa.LargeBinary(), nullable=False),
+        sa.Column("pattern", sa.LargeBinary(), nullable=False),
+        sa.Column("is_glob", sa.Integer(), nullable=False),
+        sa.Column("by", sa.Text(), nullable=False),
+        sa.Column("at_s", sa.Float(), nullable=False),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_reap_releases")),
+    )
