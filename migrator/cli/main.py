@@ -18,6 +18,7 @@ _VERBS = {
     "announce": "migrator.cli.announce:announce_command",
     "status": "migrator.cli.status:status_command",
     "report": "migrator.cli.report:report_command",
+    "brick": "migrator.cli.brick:brick",
     "lab": "migrator.cli.lab:lab",
 }
 """Every verb with its command, in the order in which a migration needs them."""

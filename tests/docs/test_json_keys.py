@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from migrator.domain import report
+from migrator.domain import brick_list, report
 from migrator.domain.announcing import Announcement, AnnounceSummary
 from migrator.domain.changes import Changes, ChangeTally, TreeChanges
 from migrator.domain.convergence import ConvergenceRecord, Prediction, TreeChurn
@@ -14,6 +14,7 @@ from migrator.domain.run import BatchSummary, DeltaSummary, GuardFinding, RunSum
 from migrator.domain.scan import BrickWalk, CatalogRecord, ScanTimes
 from migrator.domain.transfer import FileProblem
 from migrator.domain.verification import VerificationRecord
+from migrator.domain.volume_tasks import TaskCounters
 
 TEXT = (Path(__file__).parents[2] / "docs" / "json.md").read_text()
 TYPES = [
@@ -40,6 +41,13 @@ TYPES = [
     CatalogRecord,
     BrickWalk,
     ScanTimes,
+    brick_list.BrickListing,
+    brick_list.BrickFacts,
+    brick_list.BrickRoom,
+    brick_list.BrickUse,
+    brick_list.TaskFacts,
+    TaskCounters,
+    brick_list.GlusterFault,
     RunSummary,
     BatchSummary,
     DeltaSummary,

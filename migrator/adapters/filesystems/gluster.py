@@ -2,12 +2,20 @@
 
 import asyncio
 import os
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import assert_never
 from xml.etree.ElementTree import Element
 
 from migrator.adapters.filesystems.gluster_client import connection_problems, connections
 from migrator.adapters.filesystems.gluster_shell import GlusterShell
+from migrator.adapters.filesystems.gluster_tasks_xml import (
+    is_not_started,
+    parse_progress,
+    parse_rooms,
+    parse_volume_tasks,
+)
 from migrator.adapters.filesystems.gluster_xml import (
     GlusterBusy,
     GlusterFailed,
@@ -25,12 +33,16 @@ from migrator.adapters.filesystems.gluster_xml import (
 from migrator.adapters.filesystems.reading import ANSWER_TIMEOUT_S, ReadingFileSystem
 from migrator.decide.volume_health import volume_fingerprint, volume_problems, wrong_volume_problem
 from migrator.domain.brick import BrickHeal, SourceHealth, VolumeState
+from migrator.domain.brick_list import BrickRoom
 from migrator.domain.errors import MigratorError, ToolFailed
+from migrator.domain.volume_tasks import TaskKind, TaskProgress, VolumeTask
 from migrator.ports.clock import Clock
 from migrator.ports.processes import Command, Conversations, Processes
+from migrator.ports.volume import VolumeOverview
 
 _TRIES = 8
 _PAUSE_S = 0.5
+_VERSION = re.compile(rb"glusterfs (\d+(?:\.\d+)+)")
 _TIMEOUT_S = 120.0
 """glusterd itself gives up waiting for a peer after two minutes at most."""
 
@@ -73,18 +85,63 @@ class GlusterCommands:
 
         The plain status tells of bricks and of tasks at once, in less time than `tasks` alone needs (GlusterFS 10.3).
         """
+        return (await self.state_and_tasks())[0]
+
+    async def state_and_tasks(self) -> tuple[VolumeState, tuple[VolumeTask, ...]]:
+        """As `state`, with every task that is listed, ended ones too; none of a volume that is not started."""
         state = parse_volume_info(await self._ask("info", self._volume), self._volume)
         if not state.started:
-            return state
-        # It takes the cluster's lock: two of our own at a time would only make one another wait and ask again.
-        async with self._asking_status:
-            status = await self._ask("status", self._volume)
-        return with_status(
+            return state, ()
+        status = await self._status()
+        whole = with_status(
             state,
             parse_online(status, self._volume),
             parse_tasks(status, self._volume),
             task_ids=parse_task_ids(status, self._volume),
         )
+        return whole, parse_volume_tasks(status, self._volume)
+
+    async def rooms(self) -> Mapping[str, BrickRoom]:
+        """By brick name the file system that it lies on; bricks of hosts whose glusterd is down are left out. Raises
+        ToolFailed, also where the volume is not started.
+        """
+        return parse_rooms(await self._status("detail"), self._volume)
+
+    async def progress(self, task: VolumeTask) -> TaskProgress | None:
+        """The counters of a task that is listed; None where there is none of its kind any more. Raises ToolFailed."""
+        match task.kind:
+            case TaskKind.REMOVE_BRICK:
+                words: tuple[str, ...] = ("remove-brick", self._volume, *task.bricks, "status")
+            case TaskKind.REBALANCE:
+                words = ("rebalance", self._volume, "status")
+            case TaskKind.OTHER:
+                return None
+            case _:
+                assert_never(task.kind)
+        try:
+            found = parse_progress(await self._ask(*words))
+        except GlusterFailed as error:
+            if is_not_started(error):
+                return None
+            raise
+        return found if found.task_id == task.id else None
+
+    async def version(self) -> str | None:
+        """The version of GlusterFS on the host that answers, as in `10.3`; None where it does not tell. There is no XML
+        of it.
+        """
+        argv = (os.fsencode(self._gluster), b"--version")
+        try:
+            completed = await self._processes.run(Command(argv=argv, timeout_s=_TIMEOUT_S))
+        except ToolFailed:
+            return None
+        found = _VERSION.match(completed.stdout)
+        return None if found is None else found[1].decode("ascii")
+
+    async def _status(self, *words: str) -> Element:
+        # It takes the cluster's lock: two of our own at a time would only make one another wait and ask again.
+        async with self._asking_status:
+            return await self._ask("status", self._volume, *words)
 
     async def state_for_bricks(self, state: VolumeState | None = None) -> VolumeState:
         """As `state`, or that one, with the peers and with what waits to be healed: all that decides whether a brick
@@ -188,6 +245,29 @@ class GlusterSource(ReadingFileSystem):
             except OSError as error:
                 problems.append(f"the mount does not tell which bricks its client is connected to: {error.strerror}")
         return SourceHealth(problems=tuple(problems), fingerprint=volume_fingerprint(state), state=state)
+
+    async def overview(self) -> VolumeOverview:
+        """The volume with all that `brick list` tells of it. Raises ToolFailed where the volume is not known."""
+        version = asyncio.ensure_future(self._commands.version())
+        try:
+            state, tasks = await self._commands.state_and_tasks()
+            state = await self._commands.state_for_bricks(state)
+            rooms = await self._commands.rooms() if state.started else {}
+            unfinished = [task for task in tasks if task.unfinished]
+            progress = {task.id: await self._progress(task) for task in unfinished}
+            return VolumeOverview(
+                state=state, version=await version, rooms=rooms, tasks=tuple(unfinished), progress=progress
+            )
+        finally:
+            version.cancel()
+            await asyncio.gather(version, return_exceptions=True)
+
+    async def _progress(self, task: VolumeTask) -> TaskProgress | None:
+        try:
+            return await self._commands.progress(task)
+        except ToolFailed:
+            # What glusterd does not tell of a task is left open; the task is listed all the same.
+            return None
 
     async def state_for_bricks(self, state: VolumeState | None = None) -> VolumeState:
         """The volume as whoever reads its bricks must know it. Raises ToolFailed."""

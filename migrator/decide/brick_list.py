@@ -1,0 +1,129 @@
+"""What `brick list` tells, from a look at the volume and a catalog. Pure."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from migrator.decide.gluster_faults import known_faults
+from migrator.decide.subvolumes import subvolumes
+from migrator.domain.brick import Brick, VolumeState
+from migrator.domain.brick_list import (
+    NO_ROOM_TOLD,
+    BrickFacts,
+    BrickListing,
+    BrickRoom,
+    BrickState,
+    BrickUse,
+    TaskFacts,
+)
+from migrator.domain.scan import CatalogRecord
+from migrator.domain.units import several
+from migrator.domain.volume_tasks import TaskProgress, VolumeTask, remove_brick_of
+
+Uses = Mapping[str | None, tuple[BrickUse, ...]]
+
+_AGAIN = "run `migrator scan --via bricks` to learn who uses which brick"
+_STATES = {True: BrickState.UP, False: BrickState.DOWN, None: BrickState.UNKNOWN}
+
+
+def brick_listing(
+    *,
+    state: VolumeState,
+    version: str | None,
+    rooms: Mapping[str, BrickRoom],
+    tasks: Sequence[VolumeTask],
+    progress: Mapping[str, TaskProgress | None],
+    catalog: CatalogRecord | None,
+    uses: Uses,
+    user: str | None = None,
+) -> BrickListing:
+    """The whole listing; `catalog` None: nothing was scanned yet. With `user` the uses are those of this user alone."""
+    sets = _sets(state)
+    bricks = tuple(
+        BrickFacts(
+            name=brick.name,
+            host=brick.host,
+            path=brick.path,
+            subvolume=number,
+            arbiter=brick.arbiter,
+            state=_STATES[brick.online],
+            draining=remove_brick_of(tasks, (brick.name,)) is not None,
+            room=rooms.get(brick.name, NO_ROOM_TOLD),
+            uses=_uses_of(brick, members, uses, user),
+        )
+        for number, members in enumerate(sets, start=1)
+        for brick in members
+    )
+    return BrickListing(
+        volume=state.volume,
+        volume_type=state.type,
+        started=state.started,
+        gluster_version=version,
+        faults=known_faults(version),
+        # As the volume lists them.
+        bricks=bricks,
+        tasks=tuple(_task(task, progress.get(task.id)) for task in tasks),
+        peers_down=state.peers_down,
+        catalog=None if catalog is None else catalog.name,
+        catalog_at_s=None if catalog is None else catalog.started_at_s,
+        user=user,
+        notes=tuple(_notes(state, version, catalog, uses)),
+    )
+
+
+def users_of(uses: Uses, catalog: CatalogRecord | None) -> frozenset[str]:
+    """Every user that a catalog knows, those without a file too."""
+    named = {use.user for found in uses.values() for use in found if use.user is not None}
+    return frozenset(named | ({tree.user for tree in catalog.trees} if catalog is not None else set()))
+
+
+def _sets(state: VolumeState) -> tuple[tuple[Brick, ...], ...]:
+    try:
+        return subvolumes(state)
+    except ValueError:
+        # A brick list that does not divide is shown as it is; everything that works on sets refuses it.
+        return tuple((brick,) for brick in state.bricks)
+
+
+def _uses_of(brick: Brick, members: Sequence[Brick], uses: Uses, user: str | None) -> tuple[BrickUse, ...] | None:
+    """What is on one brick: of a replica set one copy was read, and the others hold the same."""
+    read = next((uses[member.name] for member in members if member.name in uses), None)
+    if read is None:
+        return None
+    if brick.arbiter:
+        # The names without the content.
+        read = tuple(BrickUse(user=use.user, files=use.files, size_bytes=0, allocated_bytes=0) for use in read)
+    return tuple(use for use in read if user is None or use.user == user)
+
+
+def _task(task: VolumeTask, progress: TaskProgress | None) -> TaskFacts:
+    return TaskFacts(
+        kind=task.kind,
+        name=task.name,
+        id=task.id,
+        status=task.status,
+        bricks=task.bricks,
+        counters=None if progress is None else progress.counters,
+    )
+
+
+def _notes(state: VolumeState, version: str | None, catalog: CatalogRecord | None, uses: Uses) -> Iterator[str]:
+    if not state.started:
+        yield f"volume {state.volume} is not started: which bricks are up, and their room, is not known"
+    if version is None:
+        yield "the version of GlusterFS is not known: every known fault is listed"
+    if state.disperse_count:
+        yield "a dispersed volume keeps a piece of every file on each brick of a set: sizes are not those of files"
+    if catalog is None:
+        yield f"nothing was scanned yet: {_AGAIN}"
+        return
+    if not catalog.whole:
+        yield f"catalog {catalog.name} is not whole: users may have more than it tells"
+    walked = {name for name in uses if name is not None}
+    if not walked:
+        yield f"catalog {catalog.name} was scanned through the mount, which does not tell bricks: {_AGAIN}"
+        return
+    through_mount = sum(use.files for use in uses.get(None, ()))
+    if through_mount:
+        yield f"{several(through_mount, 'file')} of catalog {catalog.name} were read through the mount, and are counted to no brick"
+    gone = sorted(walked - {brick.name for brick in state.bricks})
+    if gone:
+        yield f"catalog {catalog.name} was scanned when the volume had {', '.join(gone)} still: what moved since is counted where it was"

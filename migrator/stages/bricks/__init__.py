@@ -1,0 +1,1 @@
+"""The bricks of the volume: what there is, and their life cycle."""
