@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from functools import partial
 
-from migrator.domain.convergence import Decision, FreezeCheck
+from migrator.domain.convergence import Decision
 from migrator.domain.events import EventKind, Severity
 from migrator.domain.plan import Batch, Plan
 from migrator.domain.run import BatchSummary, DeltaSummary
@@ -13,6 +13,7 @@ from migrator.stages.run.bases import pass_number, unfinished_delta
 from migrator.stages.run.context import Invocation
 from migrator.stages.run.convergence import judge_passes
 from migrator.stages.run.delta import DeltaPass, Deltas
+from migrator.stages.run.freeze_check import check_of_trees
 from migrator.stages.run.hook_looks import is_seeded
 from migrator.stages.run.hooking import Hooking
 from migrator.stages.run.seed import SeedPass
@@ -81,7 +82,9 @@ class BatchRun:
             batch=self.batch.number,
             at_s=world.clock.now_s(),
             streams=max(sum(lane.jobs for lane in world.lanes.all), 1),
-            check=FreezeCheck(),
+            check=check_of_trees(
+                world.ledger, self._plan, self.batch.number, [tree.path for tree in self.batch.trees]
+            ),
             limits=deltas.limits,
             made=made,
             moves_of=partial(moves_of, deltas),
