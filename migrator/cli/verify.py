@@ -18,7 +18,7 @@ from migrator.domain.verification import DigestPolicy, VerificationRecord
 from migrator.stages.run import latest_plan
 from migrator.stages.verify import VerifyRequest, exit_code, verify
 
-_SAMPLE_SEED = 1
+SAMPLE_SEED = 1
 """Which files a sample of digests takes depends on their paths and this; the manifest says it."""
 
 
@@ -58,7 +58,7 @@ def verify_command(
     site = open_site(invocation)
     wiring = bootstrap.Wiring(site)
     policy = DigestPolicy(
-        algorithm=site.verify.digest, share=site.verify.sample if sample is None else sample, seed=_SAMPLE_SEED
+        algorithm=site.verify.digest, share=site.verify.sample if sample is None else sample, seed=SAMPLE_SEED
     )
     records: list[VerificationRecord] = []
     with (

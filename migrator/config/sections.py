@@ -264,10 +264,16 @@ SECTIONS: tuple[Section, ...] = (
                 form=Form.CHOICE,
                 choices=("top", "hook"),
                 default='"top"',
-                effective=False,
                 description="Who answers for it that nobody writes any more: `top`, this program, which closes the top of the "
                 "tree, and stops where it cannot see everything that is open; or `hook`, besides, the pre-freeze hook, whose "
                 "success answers for what cannot be seen.",
+            ),
+            Key(
+                name="wait_for_backup",
+                form=Form.FLAG,
+                default="false",
+                description="Whether a backup of the target has to be recorded before a user is moved: `migrator backup` tells "
+                "of it (docs/cutover.md).",
             ),
             Key(
                 name="retain",

@@ -211,6 +211,7 @@ class CutoverSection:
     switch: str = "symlink"
     link: str | None = None
     freeze: str = "top"
+    wait_for_backup: bool = False
     retain_s: int = 30 * DAY_S
     purge_rate: int = 1000
     max_freeze_s: int = 10 * MINUTE_S

@@ -53,7 +53,8 @@ def judge_top(before: FrozenTop, now: FrozenTop) -> TopLook:
     same = (now.tree, now.ino, now.gfid, now.gid) == (before.tree, before.ino, before.gfid, before.gid)
     if same and _state(now) in _steps(before):
         return TopLook(state=TopState.BETWEEN)
-    return TopLook(state=TopState.CHANGED, differences=tuple(_differences(before, frozen, now)))
+    another = (now.tree, now.ino, now.gfid) != (before.tree, before.ino, before.gfid)
+    return TopLook(state=TopState.CHANGED, differences=tuple(_differences(before, frozen, now)), another=another)
 
 
 def freeze_verdict(writers: Writers, *, vouched: bool) -> FreezeVerdict:

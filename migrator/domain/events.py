@@ -48,6 +48,7 @@ class EventKind(StrEnum):
     CUTOVER_GIVEN_UP = "cutover-given-up"
     CUTOVER_HALTED = "cutover-halted"
     CUTOVER_FINISHED = "cutover-finished"
+    BACKUP_TOLD = "backup-told"
     HOOK_CALLED = "hook-called"
     HOOK_SKIPPED = "hook-skipped"
     HOOK_REFUSED = "hook-refused"

@@ -48,10 +48,13 @@ class TopState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopLook:
-    """A top as it was looked at. `differences` are sentences, empty unless it is `changed`."""
+    """A top as it was looked at. `differences` are sentences, empty unless it is `changed`; `another`: another directory
+    stands in its place.
+    """
 
     state: TopState
     differences: tuple[str, ...] = ()
+    another: bool = False
 
 
 class OpenKind(StrEnum):

@@ -1,0 +1,157 @@
+"""What `cutover` and `rollback` are made of."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import ExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from migrator import bootstrap
+from migrator.adapters.filesystems.freezing import MountedTops
+from migrator.adapters.filesystems.gluster import GlusterSource
+from migrator.adapters.filesystems.posix import PosixSource
+from migrator.adapters.filesystems.switching import SymlinkedPaths
+from migrator.adapters.filesystems.target import MountedTarget
+from migrator.adapters.ledger.sqlite import SqliteLedger
+from migrator.adapters.writers.search import BrickWriters, LocalWriters
+from migrator.bootstrap.carrying_back import carrying_back
+from migrator.bootstrap.deltas import deltas_of
+from migrator.bootstrap.examining import link_place
+from migrator.bootstrap.hosts import host_specs, reached
+from migrator.bootstrap.streams import brick_guard, lanes_of
+from migrator.config.site import Site
+from migrator.decide.engine_choice import DRIVERS
+from migrator.domain.errors import UsageError
+from migrator.domain.plan import Plan
+from migrator.domain.verification import DigestPolicy, VerificationRecord
+from migrator.ports.freezing import WriterSearch
+from migrator.ports.hosts import Hosts
+from migrator.ports.ledger import SiteRecord
+from migrator.ports.progress import Progress
+from migrator.stages.cutover import CutoverWorld, VerifyTree
+from migrator.stages.run.context import World
+from migrator.stages.verify import VerifyRequest, verify
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CutoverParts:
+    """Both worlds of a cutover."""
+
+    run: World
+    world: CutoverWorld
+
+
+def pass_engine(site: Site) -> str:
+    """What final passes copy with: drivers take whole trees, and send again what is there."""
+    engine = site.transfer.engine
+    return "auto" if engine in DRIVERS else engine
+
+
+@asynccontextmanager
+async def cutover_parts(
+    wiring: bootstrap.Wiring,
+    *,
+    ledger: SqliteLedger,
+    known: SiteRecord,
+    policy: DigestPolicy,
+    progress: Progress,
+    ahead: bool,
+) -> AsyncIterator[CutoverParts]:
+    """For the length of the block; `known` is the site as the ledger has it. `ahead`: reach the brick servers at once."""
+    site = wiring.site
+    engine = pass_engine(site)
+    with ExitStack() as stack:
+        source = stack.enter_context(wiring.source())
+        target = stack.enter_context(wiring.target(known.capabilities))
+        moves = stack.enter_context(wiring.target_moves())
+        async with (
+            reached(site) as hosts,
+            lanes_of(site, source, known, jobs=None, engine=engine, ahead=ahead, hosts=hosts) as lanes,
+        ):
+            deltas = deltas_of(
+                wiring,
+                source,
+                moves=moves,
+                ledger=ledger,
+                progress=progress,
+                hosts=hosts,
+                engine=engine,
+                at_most=1,
+            )
+            if deltas is None:
+                raise UsageError("final passes cannot be made with this engine", hint='set [transfer] engine = "auto"')
+            run = World(
+                source=source,
+                target=target,
+                lanes=lanes,
+                bricks=brick_guard(source),
+                driving=None,
+                chunk_lists=wiring.chunk_lists(),
+                documents=wiring.plans(known.site_id),
+                ledger=ledger,
+                progress=progress,
+                clock=wiring.clock,
+                activity=wiring.activity(),
+                blocking=wiring.blocking(),
+                tokens=bootstrap.new_token,
+            )
+            target_side = PosixSource(wiring.target_root)
+            stack.callback(target_side.close)
+            # What it opens anew is what the source keeps, so no capabilities are given: all is tried.
+            source_trees = MountedTarget(wiring.source_root)
+            stack.callback(source_trees.close)
+            place = link_place(site)
+            world = CutoverWorld(
+                freezer=MountedTops(wiring.source_root),
+                trees=target,
+                source_trees=source_trees,
+                source_writers=_writers(wiring, source, hosts),
+                target_writers=LocalWriters(wiring.processes, target_side),
+                links=None if place is None else SymlinkedPaths(place),
+                place=place,
+                verify=_verifier(wiring, ledger=ledger, known=known, policy=policy, progress=progress),
+                policy=policy,
+                deltas=deltas,
+                back=carrying_back(wiring, own=ledger, known=known, progress=progress, policy=policy),
+                backup=_backup(ledger, site.site.state_dir / "backups"),
+            )
+            yield CutoverParts(run=run, world=world)
+
+
+def _writers(wiring: bootstrap.Wiring, source: PosixSource | GlusterSource, hosts: Hosts) -> WriterSearch:
+    if isinstance(source, GlusterSource):
+        return BrickWriters(hosts, host_specs(wiring.site), source, processes=wiring.processes)
+    return LocalWriters(wiring.processes, source)
+
+
+def _verifier(
+    wiring: bootstrap.Wiring, *, ledger: SqliteLedger, known: SiteRecord, policy: DigestPolicy, progress: Progress
+) -> VerifyTree:
+    async def verify_tree(plan: Plan, batch: int, tree: bytes) -> VerificationRecord:
+        # Opened anew: what was looked at before the final pass must not be remembered.
+        with wiring.source() as source, wiring.target(known.capabilities) as target:
+            return await verify(
+                VerifyRequest(
+                    plan=plan,
+                    batch=batch,
+                    trees=(tree,),
+                    policy=policy,
+                    carry=True,
+                    workers=wiring.site.verify.workers,
+                ),
+                source=source,
+                target=target,
+                manifests=wiring.manifests(),
+                ledger=ledger,
+                progress=progress,
+                clock=wiring.clock,
+            )
+
+    return verify_tree
+
+
+def _backup(ledger: SqliteLedger, directory: Path) -> Callable[[str], None]:
+    def backup(name: str) -> None:
+        directory.mkdir(mode=0o700, exist_ok=True)
+        ledger.backup(directory / f"ledger-{name}.db")
+
+    return backup

@@ -1,0 +1,219 @@
+"""`cutover` and `rollback`: users are moved for good, or back."""
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from migrator import bootstrap
+from migrator.adapters.output.progress import open_progress
+from migrator.bootstrap.cutting import cutover_parts, pass_engine
+from migrator.cli.context import open_site, run_to_end, verb
+from migrator.cli.invocation import Invocation
+from migrator.cli.options import batches, chosen_batches, chosen_trees, users
+from migrator.cli.present import present
+from migrator.cli.verify import SAMPLE_SEED
+from migrator.config.site import Site
+from migrator.domain.cutover_run import CutoverRequest, CutoverSummary
+from migrator.domain.errors import ExitCode, UsageError
+from migrator.domain.freezing import FreezeWay
+from migrator.domain.plan import Plan
+from migrator.domain.run import RetryPolicy, RunRequest
+from migrator.domain.tree import UserTree
+from migrator.domain.verification import DigestPolicy
+from migrator.ports.ledger import Ledger, SiteRecord
+from migrator.ports.progress import Progress
+from migrator.stages.cutover import CutoverCall, attempts_of_users
+from migrator.stages.run import latest_plan
+
+if TYPE_CHECKING:
+    from migrator.adapters.output.document import Document
+
+ByBatch = Mapping[int, tuple[UserTree, ...]]
+
+
+@click.command("cutover")
+@batches
+@users
+@click.option("-n", "--dry-run", is_flag=True, help="Ask the guards, show the predicted freezes, and change nothing.")
+@click.option(
+    "--accept-freeze",
+    is_flag=True,
+    help="Also where the freeze is predicted to be longer than [cutover] max_freeze, or is not predicted.",
+)
+@verb
+def cutover_command(
+    invocation: Invocation,
+    *,
+    numbers: Sequence[int],
+    every: bool,
+    users: Sequence[str],
+    plan_name: str | None,
+    dry_run: bool,
+    accept_freeze: bool,
+) -> ExitCode:
+    """Move users for good, one after the other: freeze, final pass, verify, switch, thaw.
+
+    Whatever fails before the switch thaws the user where he was; the same command goes on after a kill.
+    """
+    return _move(
+        invocation,
+        numbers=numbers,
+        every=every,
+        names=users,
+        plan_name=plan_name,
+        dry_run=dry_run,
+        accept_freeze=accept_freeze,
+        back=False,
+    )
+
+
+@click.command("rollback")
+@batches
+@users
+@click.option("-n", "--dry-run", is_flag=True, help="Show what it would begin with, and change nothing.")
+@verb
+def rollback_command(
+    invocation: Invocation,
+    *,
+    numbers: Sequence[int],
+    every: bool,
+    users: Sequence[str],
+    plan_name: str | None,
+    dry_run: bool,
+) -> ExitCode:
+    """Move users back to the source, with what they changed on the target; possible until the source is purged.
+
+    Before the switch it gives a cutover up; after it, changes are carried back first.
+    """
+    return _move(
+        invocation,
+        numbers=numbers,
+        every=every,
+        names=users,
+        plan_name=plan_name,
+        dry_run=dry_run,
+        accept_freeze=False,
+        back=True,
+    )
+
+
+def _move(
+    invocation: Invocation,
+    *,
+    numbers: Sequence[int],
+    every: bool,
+    names: Sequence[str],
+    plan_name: str | None,
+    dry_run: bool,
+    accept_freeze: bool,
+    back: bool,
+) -> ExitCode:
+    site = open_site(invocation)
+    wiring = bootstrap.Wiring(site)
+    policy = DigestPolicy(algorithm=site.verify.digest, share=site.verify.sample, seed=SAMPLE_SEED)
+    with wiring.ledger(read_only=dry_run) as ledger:
+        known = _known(ledger)
+        plan, _ = wiring.plans(known.site_id).read(plan_name or latest_plan(ledger))
+        chosen = _chosen(ledger, plan, numbers, every=every, names=names, named=plan_name is not None, back=back)
+        summaries: list[CutoverSummary] = []
+        for name, trees in chosen.items():
+            request = _request(site, name, trees, dry_run=dry_run, accept_freeze=accept_freeze)
+
+            async def work(shown: Progress, request: CutoverRequest = request) -> CutoverSummary:
+                async with cutover_parts(
+                    wiring, ledger=ledger, known=known, policy=policy, progress=shown, ahead=not dry_run
+                ) as parts:
+                    call = CutoverCall(
+                        request=request,
+                        run=parts.run,
+                        world=parts.world,
+                        locks=wiring.locks(),
+                        files=wiring.run_files(),
+                        hooks=wiring.hooks(),
+                        texts=wiring.texts(),
+                        back=back,
+                    )
+                    return await call.make()
+
+            with open_progress(sys.stderr, wiring.clock) as shown:
+                summaries.append(run_to_end(work(shown), when_interrupted="the same command goes on where it was"))
+    whole = CutoverSummary(
+        plan=", ".join(one.plan for one in summaries),
+        back=back,
+        dry_run=dry_run,
+        outcomes=tuple(outcome for one in summaries for outcome in one.outcomes),
+    )
+    present(invocation, whole, _as_document)
+    return whole.exit_code
+
+
+def _known(ledger: Ledger) -> SiteRecord:
+    site = ledger.site.read()
+    if site is None:
+        raise UsageError("this site has no ledger entry yet", hint="run `migrator init`")
+    return site
+
+
+def _chosen(
+    ledger: Ledger,
+    plan: Plan,
+    numbers: Sequence[int],
+    *,
+    every: bool,
+    names: Sequence[str],
+    named: bool,
+    back: bool,
+) -> Mapping[str, ByBatch]:
+    """By plan, the trees that are meant. Users go by the plan of an attempt of theirs that is under way, or is to be taken
+    back, unless one is `named`. Raises UsageError.
+    """
+    if not names:
+        wanted = chosen_batches(plan, numbers, every=every)
+        return {plan.name: {batch.number: batch.trees for batch in plan.batches if batch.number in wanted}}
+    begun = {} if named else attempts_of_users(ledger, names, back=back)
+    met = {tree.user for trees in begun.values() for some in trees.values() for tree in some}
+    others = [name for name in names if name not in met]
+    found: dict[str, dict[int, tuple[UserTree, ...]]] = {one: dict(trees) for one, trees in begun.items()}
+    for batch, trees in (chosen_trees(plan, others) if others else {}).items():
+        by_batch = found.setdefault(plan.name, {})
+        by_batch[batch] = (*by_batch.get(batch, ()), *trees)
+    return found
+
+
+def _request(site: Site, plan: str, trees: ByBatch, *, dry_run: bool, accept_freeze: bool) -> CutoverRequest:
+    transfer = site.transfer
+    run = RunRequest(
+        plan=plan,
+        batches=tuple(trees),
+        jobs=transfer.jobs,
+        pid=os.getpid(),
+        dry_run=dry_run,
+        engine=pass_engine(site),
+        only_bricks=site.source.via == "bricks",
+        lease_s=transfer.lease_s,
+        bwlimit_bytes_per_s=transfer.bwlimit_bytes_per_s,
+        retry=RetryPolicy(tries=transfer.tries),
+        stall_timeout_s=transfer.stall_timeout_s,
+        sample_interval_s=transfer.sample_interval_s,
+        reserve_bytes=transfer.reserve_bytes,
+        inodes_free=site.target.inodes_free,
+    )
+    return CutoverRequest(
+        plan=plan,
+        trees=trees,
+        run=run,
+        freeze=FreezeWay(site.cutover.freeze),
+        max_freeze_s=site.cutover.max_freeze_s,
+        accept_freeze=accept_freeze,
+        wants_backup=site.cutover.wait_for_backup,
+        dry_run=dry_run,
+    )
+
+
+def _as_document(summary: CutoverSummary) -> "Document":
+    from migrator.adapters.output.moving_document import moving_document  # noqa: PLC0415
+
+    return moving_document(summary)

@@ -1,0 +1,112 @@
+"""Whether a user is moved at all, or moved back, and from where that goes on."""
+
+import asyncio
+from dataclasses import dataclass
+
+from migrator.decide.cutover import begin_rollback
+from migrator.decide.cutover_words import cutover_facts, state_words
+from migrator.domain.cutover import ENDED_STATES, SETTLED_STATES, CutoverRecord
+from migrator.domain.cutover_run import Ending, TreeOutcome
+from migrator.domain.cutover_seen import Act, Halt
+from migrator.domain.events import EventKind, Severity
+from migrator.domain.tree import UserTree
+from migrator.domain.units import format_duration
+from migrator.stages.cutover.guarding import Guarding
+from migrator.stages.cutover.machine import TreeMachine
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beginning:
+    """Begins, or goes on, with one tree after the other."""
+
+    guarding: Guarding
+
+    async def cut_over(self, machine: TreeMachine, tree: UserTree, batch: int) -> TreeOutcome:
+        """Move a user, unless a guard speaks against it. One whose cutover is under way is past the guards."""
+        cutting = machine.cutting
+        cutovers = cutting.ledger.cutovers
+        record = cutovers.latest(tree.path)
+        if record is not None and record.state in SETTLED_STATES:
+            return _there_already(record, f"{tree.user} works on the target already ({state_words(record.state)})")
+        if record is not None and record.under_way and (record.plan, record.batch) == (cutting.plan.name, batch):
+            cutting.say(EventKind.CUTOVER_STARTED, Severity.INFO, record, f"goes on: {state_words(record.state)}")
+            return await machine.bring(record)
+        found = await self.preview(tree, batch)
+        for problem in found.problems:
+            cutting.invocation.say(EventKind.GUARD_REFUSED, Severity.ERROR, f"{tree.user}: cutover", problem)
+        if found.problems:
+            return found
+        record = cutovers.plan(
+            plan=cutting.plan.name,
+            batch=batch,
+            tree=tree,
+            predicted_freeze_s=found.predicted_freeze_s,
+            at_s=cutting.now_s(),
+        )
+        predicted_s = record.predicted_freeze_s
+        predicted = "nothing is predicted" if predicted_s is None else f"{format_duration(predicted_s)} are predicted"
+        message = f"{tree.user} is moved to the target; of the freeze {predicted}"
+        cutting.say(EventKind.CUTOVER_STARTED, Severity.INFO, record, message)
+        return await machine.bring(record)
+
+    async def roll_back(self, machine: TreeMachine, tree: UserTree, batch: int) -> TreeOutcome:
+        """Move a user back, from wherever he is."""
+        cutting = machine.cutting
+        record = cutting.ledger.cutovers.latest(tree.path)
+        if record is None or record.state in ENDED_STATES:
+            return _on_source(tree, batch, record)
+        cutting.say(EventKind.CUTOVER_STARTED, Severity.INFO, record, f"{tree.user} is moved back to the source")
+        return await machine.bring(record)
+
+    async def preview(self, tree: UserTree, batch: int) -> TreeOutcome:
+        """What the guards say of moving a user: refused where there are `problems`. Changes nothing."""
+        record = self.guarding.sight.ledger.cutovers.latest(tree.path)
+        if record is not None and record.state in SETTLED_STATES:
+            return _there_already(record, f"{tree.user} works on the target already ({state_words(record.state)})")
+        predicted_s = await asyncio.to_thread(self.guarding.predicted_freeze_s, tree, batch)
+        problems = await self.guarding.problems(tree, batch, predicted_freeze_s=predicted_s)
+        return TreeOutcome(
+            tree=tree,
+            batch=batch,
+            ending=Ending.REFUSED if problems else Ending.PLANNED,
+            cutover=None if record is None else cutover_facts(record),
+            words="; ".join(problems) or f"{tree.user} would be moved",
+            hint="mend each as it says, then run the same command again" if problems else "",
+            problems=problems,
+            predicted_freeze_s=predicted_s,
+        )
+
+    async def preview_back(self, tree: UserTree, batch: int) -> TreeOutcome:
+        """What would be done first to move a user back. Changes nothing."""
+        record = self.guarding.sight.ledger.cutovers.latest(tree.path)
+        if record is None or record.state in ENDED_STATES:
+            return _on_source(tree, batch, record)
+        step = begin_rollback(record, await self.guarding.looker.see(record))
+        if isinstance(step, Act):
+            words = f"{tree.user} would be moved back: it begins with {step.step.value}"
+            return TreeOutcome(
+                tree=tree, batch=batch, ending=Ending.PLANNED, cutover=cutover_facts(record), words=words
+            )
+        return TreeOutcome(
+            tree=tree,
+            batch=batch,
+            ending=Ending.REFUSED,
+            cutover=cutover_facts(record),
+            words=step.words,
+            hint=step.hint if isinstance(step, Halt) else "",
+            problems=(step.words,),
+        )
+
+
+def _there_already(record: CutoverRecord, words: str) -> TreeOutcome:
+    return TreeOutcome(
+        tree=record.tree, batch=record.batch, ending=Ending.MOVED, cutover=cutover_facts(record), words=words
+    )
+
+
+def _on_source(tree: UserTree, batch: int, record: CutoverRecord | None) -> TreeOutcome:
+    """One who was never moved is somebody else than who was meant; one who is back already is where he should be."""
+    if record is not None:
+        return _there_already(record, f"{tree.user} works on the source already ({state_words(record.state)})")
+    words = f"{tree.user} was never moved: there is nothing to go back from"
+    return TreeOutcome(tree=tree, batch=batch, ending=Ending.REFUSED, words=words, problems=(words,))

@@ -1,0 +1,152 @@
+"""Asking, before a user is frozen, whatever can be known to go wrong later."""
+
+import os
+from dataclasses import dataclass, replace
+
+from migrator.decide.cutover_guards import cutover_problems
+from migrator.decide.cutover_tops import is_closed
+from migrator.decide.forecast import choose_cost
+from migrator.decide.freezing import missing_freeze_hook
+from migrator.decide.site_guards import capacity_problems, health_problems
+from migrator.decide.switching import check_switch_hooks, leads_elsewhere, link_problem
+from migrator.decide.tree_forecast import predict_freeze
+from migrator.domain.cutover import CutoverRecord, CutoverState
+from migrator.domain.errors import MigratorError
+from migrator.domain.finding import FindingStatus
+from migrator.domain.hooks import HooksFound
+from migrator.domain.tree import UserTree
+from migrator.stages.cutover.context import Sight
+from migrator.stages.cutover.seeing import Looker
+from migrator.stages.hooking import find_hooks
+from migrator.stages.run.batch import moves_of
+from migrator.stages.run.convergence import facts_of_passes
+from migrator.stages.run.freeze_check import check_of_trees
+from migrator.stages.run.guards import mount_findings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Guarding:
+    """Looks at everything that has to hold before one tree is cut over."""
+
+    sight: Sight
+    looker: Looker
+
+    async def problems(self, tree: UserTree, batch: int, *, predicted_freeze_s: float | None) -> tuple[str, ...]:
+        """Every reason against freezing the user of a tree."""
+        sight, ledger = self.sight, self.sight.ledger
+        record = _as_planned(sight, tree, batch)
+        plan = ledger.plans.read(sight.plan.name)
+        missing = ledger.passes.not_arrived(sight.plan.name, batch, [tree.path])
+        request = sight.request
+        chosen = {one.path for trees in request.trees.values() for one in trees}
+        return cutover_problems(
+            tree,
+            batch=batch,
+            state=plan.batches.get(batch) if plan else None,
+            before=ledger.cutovers.latest(tree.path),
+            elsewhere=[one for one in ledger.cutovers.under_way() if one.tree.path not in chosen],
+            failed_chunks=len(missing.chunks),
+            bad_files=len(missing.paths) + len(missing.trees),
+            predicted_freeze_s=predicted_freeze_s,
+            max_freeze_s=request.max_freeze_s,
+            freeze_accepted=request.accept_freeze,
+            target_closed=await self._closed(record),
+            backup=await self.looker.backup(record),
+            link=await self._link(tree),
+            capacity=await self._capacity(),
+            mounts=await self._mounts(),
+            freeze=await self._freeze(),
+        )
+
+    def predicted_freeze_s(self, tree: UserTree, batch: int) -> float | None:
+        """How long the user would be frozen now; None where no delta pass went over his tree. Blocking."""
+        sight, ledger = self.sight, self.sight.ledger
+        lanes = sight.run.lanes.all
+        return predict_freeze(
+            facts_of_passes(ledger, sight.plan.name, batch, lambda one: moves_of(sight.world.deltas, one)),
+            tree.path,
+            at_s=sight.now_s(),
+            cost=choose_cost(ledger.samples.measured_cost(), max(sum(lane.jobs for lane in lanes), 1)),
+            check=check_of_trees(ledger, sight.plan, batch, [tree.path], sight.world.policy),
+        )
+
+    async def _closed(self, record: CutoverRecord) -> bool | None:
+        try:
+            entry = await self.looker.target_entry(record)
+        except OSError:
+            return None
+        return entry is not None and is_closed(entry, uid=os.geteuid(), gid=os.getegid())
+
+    async def _link(self, tree: UserTree) -> tuple[str, ...] | None:
+        world = self.sight.world
+        links, place = world.links, world.place
+        if links is None or place is None:
+            found = await self._hooks()
+            if found is None:
+                return None
+            missing = [one for one in check_switch_hooks(found) if one.status is not FindingStatus.OK]
+            return tuple(f"{one.message}: {one.fix}" for one in missing)
+        source, _ = self.sight.paths(tree.path)
+
+        def look() -> tuple[str, ...]:
+            found = links.read_link(tree.user)
+            roots = replace(
+                place, source_root=os.path.realpath(place.source_root), target_root=os.path.realpath(place.target_root)
+            )
+            problem = link_problem(found, roots, os.geteuid()) or leads_elsewhere(found, (os.path.realpath(source),))
+            return () if problem is None else (f"{problem.message}: {problem.fix}",)
+
+        try:
+            return await self.sight.blocking(look)
+        except MigratorError as error:
+            return (error.message,)
+        except OSError:
+            return None
+
+    async def _capacity(self) -> tuple[str, ...] | None:
+        run = self.sight.request.run
+        try:
+            capacity = await self.sight.blocking(self.sight.run.target.capacity)
+        except OSError:
+            return None
+        return capacity_problems(capacity, 0, 0, run.inodes_free, run.reserve_bytes)
+
+    async def _mounts(self) -> tuple[str, ...]:
+        world, site, timeout_s = self.sight.run, self.sight.site, self.sight.request.run.stall_timeout_s
+        health = await world.source.health()
+        return (
+            *await mount_findings(world, world.source, site.source, timeout_s),
+            *await mount_findings(world, world.target, site.target, timeout_s),
+            *health_problems(health, health),
+        )
+
+    async def _freeze(self) -> tuple[str, ...] | None:
+        found = await self._hooks()
+        if found is None:
+            return None
+        missing = missing_freeze_hook(self.sight.request.freeze, found.hooks)
+        return () if missing is None else (missing,)
+
+    async def _hooks(self) -> HooksFound | None:
+        hooks = self.sight.hooks
+        if hooks is None:
+            return HooksFound()
+        try:
+            return await find_hooks(hooks, self.sight.run.blocking)
+        except MigratorError:
+            return None
+
+
+def _as_planned(sight: Sight, tree: UserTree, batch: int) -> CutoverRecord:
+    """The attempt that would be made."""
+    now_s = sight.now_s()
+    return CutoverRecord(
+        id=0,
+        plan=sight.plan.name,
+        batch=batch,
+        tree=tree,
+        attempt=0,
+        state=CutoverState.PLANNED,
+        times={CutoverState.PLANNED: now_s},
+        predicted_freeze_s=None,
+    )
