@@ -17,7 +17,7 @@ from migrator.domain.errors import LockHeld, Refused, UsageError
 from migrator.domain.events import Event
 from migrator.domain.paths import is_beneath, parent
 from migrator.domain.plan import Chunk, ListedPath, Plan
-from migrator.domain.progress import RunProgress, ScanProgress, VerifyProgress
+from migrator.domain.progress import Snapshot
 from migrator.domain.site import Capacity, MountIdentity, TargetCapabilities
 from migrator.domain.states import ChunkKind
 from migrator.domain.transfer import (
@@ -464,10 +464,10 @@ class FakeLocks:
 class FakeProgress:
     """Remembers what was shown."""
 
-    snapshots: list[ScanProgress | RunProgress | VerifyProgress] = field(default_factory=list)
+    snapshots: list[Snapshot] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
 
-    def show(self, snapshot: ScanProgress | RunProgress | VerifyProgress) -> None:
+    def show(self, snapshot: Snapshot) -> None:
         self.snapshots.append(snapshot)
 
     def event(self, event: Event) -> None:

@@ -13,7 +13,7 @@ from migrator.adapters.catalog.store import CatalogDirectories
 from migrator.adapters.filesystems.posix import PosixSource
 from migrator.adapters.ledger.sqlite import open_ledger
 from migrator.domain.events import Event
-from migrator.domain.progress import RunProgress, ScanProgress, VerifyProgress
+from migrator.domain.progress import ScanProgress, Snapshot
 from migrator.domain.scan import CatalogRecord
 from migrator.ports.filesystem import SourceFileSystem
 from migrator.ports.ledger import SiteRecord
@@ -40,7 +40,7 @@ class Shown:
         self.snapshots: list[ScanProgress] = []
         self.events: list[Event] = []
 
-    def show(self, snapshot: ScanProgress | RunProgress | VerifyProgress) -> None:
+    def show(self, snapshot: Snapshot) -> None:
         assert isinstance(snapshot, ScanProgress)
         self.snapshots.append(snapshot)
 

@@ -20,7 +20,7 @@ from migrator.domain.brick import SourceHealth
 from migrator.domain.entry import Entry, EntryType
 from migrator.domain.events import Event
 from migrator.domain.plan import Batch, Plan
-from migrator.domain.progress import RunProgress, ScanProgress, VerifyProgress
+from migrator.domain.progress import Snapshot
 from migrator.domain.site import TargetCapabilities
 from migrator.domain.states import BatchState
 from migrator.domain.tree import UserTree
@@ -47,9 +47,9 @@ class RealClock:
 @dataclass
 class SilentProgress:
     events: list[Event] = field(default_factory=list)
-    snapshots: list[ScanProgress | RunProgress | VerifyProgress] = field(default_factory=list)
+    snapshots: list[Snapshot] = field(default_factory=list)
 
-    def show(self, snapshot: ScanProgress | RunProgress | VerifyProgress) -> None:
+    def show(self, snapshot: Snapshot) -> None:
         self.snapshots.append(snapshot)
 
     def event(self, event: Event) -> None:

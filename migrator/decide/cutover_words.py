@@ -12,7 +12,7 @@ from migrator.domain.cutover import (
     CutoverState,
 )
 from migrator.domain.report import Blocker, CutoverFacts
-from migrator.domain.units import format_duration, several
+from migrator.domain.units import format_duration, format_size, several
 
 _SAID_SHARE = 0.1
 """A freeze that differs less from its prediction was as predicted."""
@@ -93,6 +93,12 @@ def cutover_blockers(records: Sequence[CutoverRecord], *, at_work: bool) -> Iter
                 on=f"it was left {state_words(record.state)}, and the user may not be able to work{why}",
                 hint=f"{command} (it goes on, or gives it up and thaws the user)",
             )
+        elif record.state is CutoverState.PURGING and not at_work:
+            yield Blocker(
+                subject=f"{record.tree.user}: purge",
+                on=f"the purge of the source has begun and not ended: {record.failure or 'it was stopped or killed'}",
+                hint=f"migrator purge --user {record.tree.user} --dry-run, then with --confirm (it goes on where it was)",
+            )
         elif record.state is CutoverState.REVERTED and record.failure:
             yield Blocker(
                 subject=subject,
@@ -121,6 +127,7 @@ def cutover_facts(record: CutoverRecord) -> CutoverFacts:
         thawed_at_s=record.thawed_at_s,
         freeze_s=record.freeze_s,
         failure=record.failure,
+        purge=record.notes.purge,
     )
 
 
@@ -136,6 +143,16 @@ def sum_words(cutovers: Sequence[CutoverFacts]) -> str:
         if count
     ]
     return f"{', '.join(parts)}." if parts else ""
+
+
+def freed_words(cutovers: Sequence[CutoverFacts]) -> str:
+    """How much of the source was freed by purges, as one sentence; empty where nothing was."""
+    purged = [one for one in cutovers if one.state is CutoverState.PURGED]
+    if not purged:
+        return ""
+    sums = [one.purge for one in purged if one.purge is not None]
+    size, inodes = format_size(sum(one.size_bytes for one in sums)), several(sum(one.inodes for one in sums), "inode")
+    return f"The source of {several(len(purged), 'user')} is purged: {size} and {inodes} were freed there."
 
 
 def freezes_words(cutovers: Sequence[CutoverFacts]) -> str:

@@ -77,3 +77,21 @@ class VerifyProgress:
     differences: int
     digested_bytes: int = 0
     carried_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PurgeProgress:
+    """How far the purge of one user's tree is: `step` is what is done with its names. `kept` are not known to be on the
+    target.
+    """
+
+    user: str
+    step: str
+    elapsed_s: float
+    names: int
+    total_names: int
+    kept: int
+
+
+Snapshot = ScanProgress | RunProgress | VerifyProgress | PurgeProgress
+"""What any stage shows."""

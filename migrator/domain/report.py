@@ -6,7 +6,7 @@ from enum import StrEnum
 
 from migrator.domain.changes import ChangeKind, ChangeTally
 from migrator.domain.convergence import ConvergenceRecord
-from migrator.domain.cutover import CutoverState
+from migrator.domain.cutover import CutoverState, PurgeSum
 from migrator.domain.events import Event
 from migrator.domain.plan import Plan
 from migrator.domain.states import BatchState, ChunkKind, ChunkState, PassKind, PassState
@@ -179,7 +179,8 @@ class BatchFacts:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CutoverFacts:
     """The newest attempt to cut one user tree over, by whatever plan. `since_s` is when it came to its state, `freeze_s` how long the user was
-    frozen (None before he was thawed), `failure` the reason of the last failure.
+    frozen (None before he was thawed), `failure` the reason of the last failure. `purge` is what the purge of the source was
+    to free when it began, and has freed in the state `purged`.
     """
 
     tree: UserTree
@@ -193,6 +194,7 @@ class CutoverFacts:
     thawed_at_s: float | None
     freeze_s: float | None
     failure: str
+    purge: PurgeSum | None = None
 
 
 class RunLife(StrEnum):

@@ -80,6 +80,8 @@ def test_everything_odd_is_a_row_as_stat_and_the_attributes_have_it(brick: HandB
     assert max(map(len, odd.paths[OddKind.DEEP_PATH])) > 4096
     (brick.root / ".migrator-sentinel").write_text("site")
     (home / ".migrator-sentinel").write_text("a user's own")
+    (brick.root / ".migrator-purge/cutover-000001").mkdir(parents=True)
+    (home / ".migrator-purge").mkdir()
     (brick.root / ".glusterfs-anonymous-inode-0000").mkdir()
     (home / ".glusterfs-anonymous-inode-0000").mkdir()
     os.setxattr(home / "empty", "user.big", b"v" * 60_000)

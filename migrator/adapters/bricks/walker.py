@@ -33,6 +33,7 @@ from migrator.adapters.bricks.walker_frames import (
 )
 
 SENTINEL = b".migrator-sentinel"
+PURGE = b".migrator-purge"
 ANONYMOUS_PREFIX = b".glusterfs-anonymous-inode-"
 
 TOTALS = struct.Struct("<9Q")
@@ -322,5 +323,5 @@ def ways_to(trees: Iterable[bytes]) -> set[bytes]:
 
 
 def is_internal(name: bytes) -> bool:
-    """Whether a name in the root is Gluster's own, or the program's sentinel."""
-    return name in (b".glusterfs", SENTINEL) or name.startswith(ANONYMOUS_PREFIX)
+    """Whether a name in the root is Gluster's own, or the program's own."""
+    return name in (b".glusterfs", SENTINEL, PURGE) or name.startswith(ANONYMOUS_PREFIX)

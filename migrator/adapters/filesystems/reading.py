@@ -21,6 +21,7 @@ from migrator.adapters.filesystems.xattrs import read_xattrs
 from migrator.domain.entry import Entry, EntryType
 from migrator.domain.mounts import mount_of, mounts_beneath
 from migrator.domain.paths import join
+from migrator.domain.purge import PURGE_NAME
 from migrator.domain.scan import ScanProblem
 from migrator.domain.site import SENTINEL_NAME, Capacity, MountIdentity
 from migrator.ports.filesystem import Block, Digest
@@ -37,6 +38,8 @@ _LOOKS = 3
 _SEEN_NAMES = 10_000
 """How many names of a directory are remembered: a Gluster mount lists some twice while they are renamed."""
 _INO_MASK = 0xFFFF_FFFF_FFFF_FFFF
+_OWN_NAMES = (SENTINEL_NAME, PURGE_NAME)
+"""In the root of a file system: this program's, and no data."""
 _NO_XATTRS: Mapping[bytes, bytes] = {}
 _OTHER_MOUNT = "another file system is mounted here; not entered"
 
@@ -256,7 +259,7 @@ class ReadingFileSystem:
             with os.scandir(b"/proc/self/fd/%d" % fd) as listing:
                 for listed in listing:
                     name = listed.name
-                    if name in seen or (at_root and name == SENTINEL_NAME):
+                    if name in seen or (at_root and name in _OWN_NAMES):
                         continue
                     if len(seen) < _SEEN_NAMES:
                         seen.add(name)

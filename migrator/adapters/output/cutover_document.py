@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from migrator.adapters.output.document import Block, figure, paragraph, paths, table, text
 from migrator.adapters.output.wording import NONE, when
-from migrator.decide.cutover_words import freezes_words, state_words, sum_words
+from migrator.decide.cutover_words import freed_words, freezes_words, state_words, sum_words
 from migrator.domain.cutover import UNDER_WAY_STATES
 from migrator.domain.paths import show
 from migrator.domain.report import CutoverFacts
@@ -29,8 +29,12 @@ def cutover_blocks(cutovers: Sequence[CutoverFacts], *, now_s: float, limit: int
     ordered = sorted(cutovers, key=lambda one: (one.state not in UNDER_WAY_STATES, -one.since_s))
     rows = [(*([one.plan] if several_plans else []), *_row(one, now_s)) for one in ordered]
     yield table("", columns, rows, limit=limit)
-    if said := " ".join(words for words in (sum_words(cutovers), freezes_words(cutovers)) if words):
+    if said := " ".join(words for words in _sentences(cutovers) if words):
         yield paragraph(said)
+
+
+def _sentences(cutovers: Sequence[CutoverFacts]) -> tuple[str, ...]:
+    return sum_words(cutovers), freezes_words(cutovers), freed_words(cutovers)
 
 
 def _row(one: CutoverFacts, now_s: float) -> tuple[str, ...]:

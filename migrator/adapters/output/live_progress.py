@@ -10,11 +10,11 @@ from rich.text import Text
 
 from migrator.adapters.output.document import clean
 from migrator.adapters.output.progress import ProgressView
-from migrator.adapters.output.progress_lines import Snapshot, event_line, share, snapshot_line
+from migrator.adapters.output.progress_lines import event_line, share, snapshot_line
 from migrator.adapters.output.wording import LINE_CHARACTERS, shortened
 from migrator.domain.events import Event, Severity
 from migrator.domain.paths import show
-from migrator.domain.progress import RunProgress, ScanProgress, VerifyProgress
+from migrator.domain.progress import PurgeProgress, RunProgress, ScanProgress, Snapshot, VerifyProgress
 from migrator.domain.units import format_count, format_rate, format_size
 from migrator.ports.clock import Clock
 
@@ -94,6 +94,8 @@ def view(snapshot: Snapshot) -> RenderableType:
             parts.append(_streams(snapshot))
         case VerifyProgress():
             parts.append(_bar(snapshot.paths, snapshot.total_paths))
+        case PurgeProgress():
+            parts.append(_bar(snapshot.names, snapshot.total_names))
     # The cursor waits on a line of its own: the ^C that a terminal echoes must not wrap what is to be drawn over.
     return Group(*parts, Text(""))
 

@@ -3,8 +3,9 @@
 from contextlib import AbstractContextManager
 from typing import Protocol, Self, TextIO
 
-from migrator.adapters.output.progress_lines import Snapshot, event_line, snapshot_line
+from migrator.adapters.output.progress_lines import event_line, snapshot_line
 from migrator.domain.events import Event
+from migrator.domain.progress import Snapshot
 from migrator.ports.clock import Clock
 from migrator.ports.progress import Progress
 

@@ -7,10 +7,8 @@ from typing import assert_never
 from migrator.adapters.output.document import clean
 from migrator.adapters.output.wording import LINE_CHARACTERS, percent, shortened
 from migrator.domain.events import Event, Severity
-from migrator.domain.progress import RunProgress, ScanProgress, VerifyProgress
+from migrator.domain.progress import PurgeProgress, RunProgress, ScanProgress, Snapshot, VerifyProgress
 from migrator.domain.units import format_count, format_duration, format_rate, format_size, several
-
-Snapshot = ScanProgress | RunProgress | VerifyProgress
 
 
 def snapshot_line(snapshot: Snapshot) -> str:
@@ -51,6 +49,16 @@ def snapshot_line(snapshot: Snapshot) -> str:
                 several(snapshot.differences, "difference"),
                 format_duration(snapshot.elapsed_s),
             ]
+        case PurgeProgress():
+            rate = snapshot.names / snapshot.elapsed_s if snapshot.elapsed_s > 0 else 0.0
+            parts = [
+                f"purge of {snapshot.user}, {snapshot.step}: {share(snapshot.names, snapshot.total_names)}",
+                f"{format_count(snapshot.names)} of {several(snapshot.total_names, 'name')}",
+                f"{rate:,.0f}/s",
+                format_duration(snapshot.elapsed_s),
+            ]
+            if snapshot.kept:
+                parts.append(f"{several(snapshot.kept, 'path')} not known to be on the target")
         case _:
             assert_never(snapshot)
     return clean(", ".join(parts))

@@ -150,7 +150,7 @@ class World:
             case CutoverStep.SWITCH | CutoverStep.SWITCH_BACK:
                 if not broken:
                     self.switch()
-            case CutoverStep.RETAIN:
+            case CutoverStep.RETAIN | CutoverStep.PURGE:
                 pass
         if luck.fails == "act" and not luck.dies:
             self.record = replace(self.record, failure=f"{step.value} failed")

@@ -1,0 +1,103 @@
+"""`purge`: the source of users who work on the target is freed."""
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from migrator import bootstrap
+from migrator.adapters.output.progress import open_progress
+from migrator.bootstrap.purging import purge_world
+from migrator.cli.context import open_site, run_to_end, verb
+from migrator.cli.invocation import Invocation
+from migrator.cli.options import batches, chosen_batches, chosen_trees, users
+from migrator.cli.present import present
+from migrator.domain.errors import ExitCode
+from migrator.domain.freezing import FreezeWay
+from migrator.domain.purge import PurgeSummary
+from migrator.ports.progress import Progress
+from migrator.stages.purge import PurgeRequest, purge
+from migrator.stages.run import choose_plan
+
+if TYPE_CHECKING:
+    from migrator.adapters.output.document import Document
+
+
+@click.command("purge")
+@batches
+@users
+@click.option("-n", "--dry-run", is_flag=True, help="Take the very decisions, change nothing, and print the checksum.")
+@click.option(
+    "--confirm",
+    metavar="CHECKSUM",
+    help="The checksum that --dry-run printed, or its first 12 characters: without it nothing is removed.",
+)
+@click.option(
+    "--reread",
+    is_flag=True,
+    help="Read the content of every file again, on the source and where it is unchanged on the target too.",
+)
+@click.option("-j", "--jobs", "--np", "jobs", type=click.IntRange(1, 256), default=4, help="Threads (default: 4).")
+@verb
+def purge_command(
+    invocation: Invocation,
+    *,
+    numbers: Sequence[int],
+    every: bool,
+    plan_name: str | None,
+    users: Sequence[str],
+    dry_run: bool,
+    confirm: str | None,
+    reread: bool,
+    jobs: int,
+) -> ExitCode:
+    """Free the source of users who have worked on the target for [cutover] retain, against proof of every file.
+
+    What is removed does not come back. Look at it first with --dry-run. The same command goes on where one was killed.
+    """
+    site = open_site(invocation)
+    wiring = bootstrap.Wiring(site)
+    with wiring.ledger(read_only=dry_run) as ledger, wiring.source() as source:
+        known = ledger.site.read()
+        plan, _ = wiring.plans(known.site_id if known else None).read(choose_plan(ledger, plan_name))
+        trees = (
+            chosen_trees(plan, users)
+            if users
+            else {
+                batch.number: batch.trees
+                for batch in plan.batches
+                if batch.number in chosen_batches(plan, numbers, every=every)
+            }
+        )
+        request = PurgeRequest(
+            plan=plan.name,
+            trees=trees,
+            pid=os.getpid(),
+            named=bool(users),
+            confirm=confirm,
+            dry_run=dry_run,
+            reread=reread,
+            vouched=site.cutover.freeze == FreezeWay.HOOK,
+            retain_s=site.cutover.retain_s,
+            max_shrink=site.transfer.max_shrink,
+            names_per_s=site.cutover.purge_rate,
+            workers=jobs,
+        )
+        with wiring.target(known.capabilities if known else None) as target:
+
+            async def work(shown: Progress) -> PurgeSummary:
+                async with purge_world(wiring, source, target, ledger, shown) as world:
+                    return await purge(request, world)
+
+            with open_progress(sys.stderr, wiring.clock) as shown:
+                summary = run_to_end(work(shown), when_interrupted="the same command goes on where it was")
+    present(invocation, summary, _as_document)
+    return summary.exit_code
+
+
+def _as_document(summary: PurgeSummary) -> "Document":
+    from migrator.adapters.output.purge_document import purge_document  # noqa: PLC0415
+
+    return purge_document(summary)
