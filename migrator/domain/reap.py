@@ -168,3 +168,42 @@ class ReapRelease:
     is_glob: bool
     by: str
     at_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UserReap:
+    """What the policy matches of one user: his trees, the directories that hold most of it, how much he has altogether
+    (`all_files` are paths that are no directories), and what it saves, or would save where it is only listed.
+    """
+
+    user: str
+    trees: tuple[ReapedTree, ...]
+    directories: tuple[ReapDirectory, ...]
+    all_files: int
+    all_bytes: int
+    saves: Savings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReapReport:
+    """What the rules of now match in a catalog, user by user, those with the most bytes first. `basis` says where the
+    figures for the time come from.
+    """
+
+    catalog: str
+    at_s: float
+    keep_file: str
+    basis: str
+    users: tuple[UserReap, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Released:
+    """What `reap release` gave up of one user: his skipped files that the patterns match."""
+
+    user: str
+    plan: str
+    releases: tuple[ReapRelease, ...]
+    files: int
+    size_bytes: int
+    examples: tuple[bytes, ...]

@@ -15,6 +15,7 @@ from migrator.adapters.output.document import (
     text,
     wide,
 )
+from migrator.adapters.output.reap_document import plan_reap_blocks
 from migrator.adapters.output.wording import NONE, percent, when, yes
 from migrator.domain.paths import show
 from migrator.domain.plan import AgeBucket, Batch, EmptyingCurve, Plan, Surprise, SurpriseKind, TreeUsage
@@ -41,6 +42,8 @@ def _sections(plan: Plan, ranking_rows: int, age_rows: int) -> Iterator[Section]
     ranking = ranking_blocks(plan, rows=ranking_rows, age_rows=age_rows)
     yield Section(title="Who holds what", blocks=tuple(ranking))
     yield Section(title="Batches", blocks=(_batches(plan.batches),))
+    if plan.reap is not None:
+        yield Section(title="What is reaped", blocks=tuple(plan_reap_blocks(plan.reap)))
     if plan.surprises:
         yield Section(title="What will surprise", blocks=(surprise_kinds(plan.surprises),))
     if plan.emptying:
