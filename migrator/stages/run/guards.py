@@ -41,6 +41,12 @@ def read_plan(world: World, request: RunRequest) -> tuple[Plan, SiteRecord]:
             cause="the document was exchanged after it had been made",
             hint="restore the document, or make a new plan with `migrator plan`",
         )
+    if world.driving is not None and plan.reap is not None and plan.reap.reap_list is not None:
+        raise Refused(
+            f"the plan {plan.name} reaps, and {world.driving.driver.name} copies whole trees",
+            cause="it would copy what is to be archived or skipped",
+            hint="run it with another engine, or make a plan that reaps nothing",
+        )
     numbers = {batch.number for batch in plan.batches}
     if missing := [number for number in request.batches if number not in numbers]:
         raise UsageError(
