@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from migrator.decide.cutover_tops import as_before, is_closed, read_top, top_of, write_top
 from migrator.decide.switching import top_before
-from migrator.domain.cutover import NO_NOTES, CutoverNotes, CutoverRecord, CutoverStep
+from migrator.domain.cutover import NO_NOTES, CutoverNotes, CutoverRecord, CutoverState, CutoverStep
 from migrator.domain.entry import Entry
 from migrator.domain.errors import LedgerCorrupt, MigratorError, Refused
 from migrator.domain.freezing import FrozenTop
@@ -63,12 +63,14 @@ class Actor:
         }
 
     async def notes_before(self, step: CutoverStep, record: CutoverRecord) -> CutoverNotes:
-        """What has to be written down before a step begins: how to thaw whom it freezes, and what is switched."""
+        """What has to be written down before a step begins: how to thaw whom it freezes, and what is switched. A top is read
+        before its freeze has begun, and never afterwards: then it may be the frozen one.
+        """
         world, tree = self.cutting.world, record.tree.path
-        if step is CutoverStep.FREEZE and record.notes.frozen_top is None:
+        if step is CutoverStep.FREEZE and record.state is not CutoverState.FREEZING:
             top = await self.cutting.blocking(lambda: world.freezer.read_top(tree))
             return CutoverNotes(frozen_top=write_top(top))
-        if step is CutoverStep.ROLLBACK_FREEZE and record.notes.frozen_target_top is None:
+        if step is CutoverStep.ROLLBACK_FREEZE and record.state is not CutoverState.ROLLBACK_FREEZING:
             return CutoverNotes(frozen_target_top=write_top(await self._target_top(record)))
         if step is CutoverStep.SWITCH and world.links is not None:
             links = world.links

@@ -99,6 +99,7 @@ class Cutting(Sight):
     invocation: Invocation
     hooking: Hooking
     telling: Telling
+    verb: str
 
     def batch_of(self, record: CutoverRecord) -> Batch:
         """The batch of the tree, with that tree alone."""
@@ -107,4 +108,4 @@ class Cutting(Sight):
 
     def say(self, kind: EventKind, severity: Severity, record: CutoverRecord, message: str) -> None:
         """An event about one user."""
-        self.invocation.say(kind, severity, f"{record.tree.user}: cutover", message)
+        self.invocation.say(kind, severity, f"{record.tree.user}: {self.verb}", message)

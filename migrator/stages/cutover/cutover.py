@@ -130,6 +130,7 @@ class CutoverCall:
             site=site,
             hooks=self.hooks,
             invocation=invocation,
+            verb=self._verb,
             hooking=Hooking(invocation=invocation, hooks=self.hooks, plan=plan, site=site),
             telling=Telling(
                 run_id=invocation.run_id,
