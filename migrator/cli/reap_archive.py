@@ -3,11 +3,11 @@
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from migrator import bootstrap
-from migrator.adapters.output.archive_document import archived_document, restored_document
 from migrator.adapters.output.progress import open_progress
 from migrator.bootstrap.archiving import archiving_world, restoring_world
 from migrator.cli.context import open_site, run_to_end, verb
@@ -15,7 +15,7 @@ from migrator.cli.invocation import Invocation
 from migrator.cli.options import batches, chosen_batches, chosen_trees, plan_option, users
 from migrator.cli.present import present
 from migrator.decide.site_guards import mount_problems
-from migrator.domain.archives import ArchiveLimits, TreeArchived
+from migrator.domain.archives import ArchiveLimits, Restored, TreeArchived
 from migrator.domain.errors import ExitCode, Refused, UsageError
 from migrator.domain.paths import percent_unescape, show
 from migrator.domain.plan import Plan
@@ -24,6 +24,9 @@ from migrator.ports.filesystem import FileSystem
 from migrator.ports.ledger import SiteRecord
 from migrator.stages.reap import archive, restore
 from migrator.stages.run import choose_plan
+
+if TYPE_CHECKING:
+    from migrator.adapters.output.document import Document
 
 
 @click.command("archive")
@@ -60,7 +63,7 @@ def archive_command(
                 done += run_to_end(
                     archive.archive_trees(request, world), when_interrupted="the same command goes on where it was"
                 )
-    present(invocation, done, archived_document)
+    present(invocation, done, _archived_document)
     return archive.exit_code(done)
 
 
@@ -112,7 +115,7 @@ def restore_command(
             restore.restore(request, world),
             when_interrupted="what was restored stays; the same command restores the rest",
         )
-    present(invocation, done, restored_document)
+    present(invocation, done, _restored_document)
     return restore.exit_code(done)
 
 
@@ -145,3 +148,15 @@ def _check_target(known: SiteRecord | None, target: FileSystem) -> None:
         raise Refused(
             "nothing is restored: " + "; ".join(problems), hint="mount the target, check with `migrator doctor`"
         )
+
+
+def _archived_document(trees: Sequence[TreeArchived]) -> "Document":
+    from migrator.adapters.output.archive_document import archived_document  # noqa: PLC0415
+
+    return archived_document(trees)
+
+
+def _restored_document(trees: Sequence[Restored]) -> "Document":
+    from migrator.adapters.output.archive_document import restored_document  # noqa: PLC0415
+
+    return restored_document(trees)

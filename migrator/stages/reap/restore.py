@@ -10,7 +10,7 @@ from migrator.domain.archives import ArchivedMember, NotRestored, Restored, arch
 from migrator.domain.cutover import UNDER_WAY_STATES
 from migrator.domain.errors import ExitCode, Refused, UsageError
 from migrator.domain.events import Event, EventKind, Severity
-from migrator.domain.paths import show
+from migrator.domain.paths import is_beneath, show
 from migrator.domain.units import format_count, several
 from migrator.ports.archives import ArchiveFolders, ArchiveFormat, Restorer
 from migrator.ports.clock import Clock
@@ -27,7 +27,8 @@ _IN_THE_WAY = frozenset({errno.ELOOP, errno.ENOTDIR, errno.EXDEV})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoreRequest:
-    """What is put back: of these trees every archived file that one of the patterns names. Patterns are relative to the tree.
+    """What is put back: of these trees every archived file that one of the patterns names. Patterns are relative to the tree,
+    or begin with the tree's own path.
 
     A pattern that is the path of an archived file or of a directory above some is just that; otherwise it is a glob of
     `migrator.decide.reap_globs` where it has one's characters. `in_place`: files go where they would be on the target.
@@ -176,7 +177,7 @@ def _choose(archives: ProvenArchives, tree: bytes, patterns: Sequence[bytes]) ->
     """Which members of which archives, each from the newest one that has it."""
     proven = archives.newest_first(tree)
     cut = len(tree) + 1 if tree else 0
-    is_wanted = _wanted((path[cut:] for archive in proven for path in archive.index.paths()), patterns)
+    is_wanted = _wanted((path[cut:] for archive in proven for path in archive.index.paths()), tree, patterns)
     taken: set[bytes] = set()
     choices: list[_Choice] = []
     for archive in proven:
@@ -188,9 +189,11 @@ def _choose(archives: ProvenArchives, tree: bytes, patterns: Sequence[bytes]) ->
     return choices
 
 
-def _wanted(paths: Iterator[bytes], patterns: Sequence[bytes]) -> Callable[[bytes], bool]:
+def _wanted(paths: Iterator[bytes], tree: bytes, patterns: Sequence[bytes]) -> Callable[[bytes], bool]:
     """Whether a path is wanted. Patterns are taken at their word first: a name may have a glob's characters."""
     names = {pattern.strip(b"/") for pattern in patterns}
+    if tree:
+        names |= {name[len(tree) + 1 :] for name in names if is_beneath(name, tree)}
     everything = b"" in names or b"." in names
     met: set[bytes] = set()
     for path in paths:
