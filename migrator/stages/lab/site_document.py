@@ -22,12 +22,18 @@ def site_document(state: LabState) -> str:
         "users": {"trees": ["home/*"]},
         "batch": {"max_users": 3},
         "transfer": {"jobs": 4, "chunk_size": "64MiB", "chunk_files": 500, "reserve": "64MiB"},
+        "cutover": {"link": f"{_text(links_dir(state))}/{{user}}"},
     }
     if state.spec.kind is LabKind.GLUSTER:
         sections["source"] |= {"volume": state.spec.volume, "via": "auto", "gluster": _text(state.gluster)}
     sections |= host_sections(state, state.target)
     lines = [f"# A lab in {_text(state.spec.directory)!r}; `{down_command(state.spec.directory)}` removes it."]
     return "\n".join([*lines, *section_lines(sections)]) + "\n"
+
+
+def links_dir(state: LabState) -> bytes:
+    """Where the paths of the users are, as `/home` elsewhere."""
+    return state.spec.directory + b"/home"
 
 
 def host_sections(state: LabState, target: bytes) -> Mapping[str, dict[str, object]]:

@@ -4,7 +4,7 @@ import asyncio
 import os
 import secrets
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from migrator.stages.lab.down import aside_name, lab_down, real_path
 from migrator.stages.lab.filling import Filled, fill
 from migrator.stages.lab.machine import namespace_exists, why_no_cluster
 from migrator.stages.lab.record import write_record, write_record_in
-from migrator.stages.lab.site_document import site_document
+from migrator.stages.lab.site_document import links_dir, site_document
 from migrator.stages.lab.tools import LabTools
 from migrator.stages.lab.users import invent_users
 from migrator.stages.lab.waiting import all_of
@@ -124,6 +124,7 @@ async def _build(
         state = await _build_cluster(state, LabTools(processes, state.token), clock, done)
     filled = await _fill(state)
     done(f"{several(filled.files, 'file')} of {several(len(filled.trees), 'user')} are made")
+    _make_links(state, filled.trees)
     state = replace(
         state,
         phase=LabPhase.UP,
@@ -140,6 +141,15 @@ async def _build(
     _write_site(state, site_text)
     write_record(state)
     return state
+
+
+def _make_links(state: LabState, trees: Sequence[bytes]) -> None:
+    """The paths by which the users reach their trees: what a cutover switches."""
+    links = Path(os.fsdecode(links_dir(state)))
+    links.mkdir(mode=0o755)
+    for tree in trees:
+        name = os.fsdecode(tree.rpartition(b"/")[2])
+        (links / name).symlink_to(os.path.join(os.fsdecode(state.source), os.fsdecode(tree)))
 
 
 def _notes_on_owners() -> tuple[str, ...]:
