@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import TypeVar
 
 from migrator.config.site import Site
-from migrator.decide.freezing import check_freeze_hooks
+from migrator.decide.freezing import check_freeze_hooks, check_open_files
 from migrator.decide.hooks import check_hooks
+from migrator.decide.reap import atime_problem, check_atime
 from migrator.decide.site_checks import (
     check_capabilities,
     check_clock,
@@ -115,6 +116,7 @@ async def examine(world: DoctorWorld) -> tuple[Finding, ...]:
     # Only what answered is asked for its real path: a mount that hangs must not hang this check.
     answered = [(side, kind, _real(root)) for side, kind, root, identity in sides if identity is not None]
     findings += check_places(answered, world.mounts, source, target)
+    findings += _reaping(world, state, source)
     if world.hosts is not None:
         recorded = record.target if record is not None else None
         findings += await examine_hosts(world.hosts, world.site, target=recorded, state=state)
@@ -122,6 +124,15 @@ async def examine(world: DoctorWorld) -> tuple[Finding, ...]:
     if world.site.transfer.movers == "slurm":
         findings += await examine_slurm(world.processes, world.find_program, world.site.slurm)
     return tuple(findings)
+
+
+def _reaping(world: DoctorWorld, state: VolumeState | None, source: MountIdentity | None) -> list[Finding]:
+    """Whether the source tells when files were read, where a rule of [reap] asks; what did not answer tells nothing."""
+    policy = world.site.reap.policy
+    needed = source is not None and any(rule.needs_atime for rule in (policy.rule, *policy.by_name.values()))
+    mount = mount_of(world.mounts, _real(world.source.root)) if needed else None
+    options = None if state is None else dict(state.options)
+    return check_atime(needed, atime_problem(world.site.source.kind, options, mount) if needed else None)
 
 
 async def _tools(world: DoctorWorld) -> list[Finding]:
@@ -236,6 +247,8 @@ async def _source(
         health, error = await _health(world)
         findings += check_health(health, error)
         state = health.state if health is not None else None
+    if state is not None and world.site.cutover.link is not None:
+        findings += check_open_files(state, FreezeWay(world.site.cutover.freeze))
     if identity is None:
         return identity, None, state
     findings.append(check_source_acls(shown=await _shows_acls(world, world.source)))
