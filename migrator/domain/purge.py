@@ -112,7 +112,6 @@ class TreePurge:
     inode is another one or because that was asked for. `changed` and `gone` count names that the user has changed or
     removed on the target since. `outside` are files that have names outside the tree: these stay. `findings` are the first
     of `open_paths` paths that are not known to be on the target; `kept_in` is where they lie, None where nothing was moved.
-    `notes` are sentences that speak against nothing.
     """
 
     tree: UserTree
@@ -129,7 +128,6 @@ class TreePurge:
     findings: tuple[PurgeFinding, ...] = ()
     kept_in: bytes | None = None
     due_at_s: float | None = None
-    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,6 +10,7 @@ from migrator.domain import brick_list, report
 from migrator.domain.announcing import Announcement, AnnounceSummary
 from migrator.domain.changes import Changes, ChangeTally, TreeChanges
 from migrator.domain.convergence import ConvergenceRecord, Prediction, TreeChurn
+from migrator.domain.purge import PurgeFinding, PurgeSummary, TreePurge
 from migrator.domain.run import BatchSummary, DeltaSummary, GuardFinding, RunSummary, Stopped, TreeWork
 from migrator.domain.scan import BrickWalk, CatalogRecord, ScanTimes
 from migrator.domain.transfer import FileProblem
@@ -60,6 +61,9 @@ TYPES = [
     Stopped,
     AnnounceSummary,
     Announcement,
+    PurgeSummary,
+    TreePurge,
+    PurgeFinding,
 ]
 
 
