@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from migrator.decide.acl import GROUP, GROUP_OBJ, MASK, OTHER, USER, USER_OBJ, AclEntry, parse_acl, show_acl
 from migrator.domain.brick import VolumeState
-from migrator.domain.finding import Finding, failure
+from migrator.domain.finding import Finding, failure, ok, warning
 from migrator.domain.freezing import (
     FROZEN_PERMISSIONS,
     FROZEN_UID,
@@ -142,6 +142,17 @@ def unopened_unseen(state: VolumeState) -> tuple[str, ...]:
         f"{_OPEN_BEHIND} is on: what a client has open and has not written to yet shows on no brick; "
         f"`gluster volume set {state.volume} {_OPEN_BEHIND} off` shows it",
     )
+
+
+def check_open_files(state: VolumeState, way: FreezeWay) -> list[Finding]:
+    """For `doctor`, where users are to be moved: does all that clients have open show on the bricks?"""
+    if way is FreezeWay.HOOK:
+        return []
+    unseen = unopened_unseen(state)
+    if not unseen:
+        return [ok("open files", "what clients open shows on the bricks at once")]
+    fix = f"before users are moved: gluster volume set {state.volume} {_OPEN_BEHIND} off"
+    return [warning("open files", f"{_OPEN_BEHIND} is on: what is open and was not written to shows on no brick", fix)]
 
 
 def _state(top: FrozenTop) -> _State:

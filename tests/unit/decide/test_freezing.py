@@ -8,6 +8,7 @@ import pytest
 from migrator.decide.acl import GROUP_OBJ, MASK, OTHER, USER, USER_OBJ, AclEntry, build_acl
 from migrator.decide.freezing import (
     can_write,
+    check_open_files,
     clients_unseen,
     describe_open,
     freeze_verdict,
@@ -17,6 +18,7 @@ from migrator.decide.freezing import (
     unopened_unseen,
 )
 from migrator.domain.brick import VolumeState
+from migrator.domain.finding import FindingStatus
 from migrator.domain.freezing import FreezeWay, FrozenTop, OpenFile, OpenKind, TopState, Writers
 from migrator.domain.hooks import Hook, HookEvent, HookStage, HookStep
 
@@ -24,6 +26,12 @@ from migrator.domain.hooks import Hook, HookEvent, HookStage, HookStep
 def acl(user: int, named: int, group: int, mask: int, other: int) -> bytes:
     pairs = ((USER_OBJ, user), (USER, named), (GROUP_OBJ, group), (MASK, mask), (OTHER, other))
     return build_acl(tuple(AclEntry(tag=tag, id=1003 if tag == USER else 0, permissions=value) for tag, value in pairs))
+
+
+def volume(options: tuple[tuple[str, str], ...]) -> VolumeState:
+    return VolumeState(
+        volume="vol1", volume_id="", type="Distribute", started=True, bricks=(), options=options, tasks=()
+    )
 
 
 DEFAULT = acl(7, 6, 5, 7, 0)
@@ -201,13 +209,25 @@ def test_a_file_system_with_clients_elsewhere_is_not_seen_whole(filesystem: str)
     ],
 )
 def test_what_clients_open_late_is_not_seen(options: tuple[tuple[str, str], ...], seen: bool) -> None:
-    state = VolumeState(
-        volume="vol1", volume_id="", type="Distribute", started=True, bricks=(), options=options, tasks=()
-    )
-    unseen = unopened_unseen(state)
+    unseen = unopened_unseen(volume(options))
     assert (unseen == ()) is seen
     assert seen or "gluster volume set vol1 performance.open-behind off" in unseen[0]
 
 
 def test_a_file_system_of_this_machine_alone_is_seen_whole() -> None:
     assert clients_unseen("xfs", mount=b"/mnt/data") == ()
+
+
+@pytest.mark.parametrize(
+    ("options", "way", "status"),
+    [
+        ((), FreezeWay.TOP, FindingStatus.WARNING),
+        ((("performance.open-behind", "off"),), FreezeWay.TOP, FindingStatus.OK),
+        ((), FreezeWay.HOOK, None),
+    ],
+)
+def test_doctor_says_where_bricks_do_not_show_what_is_open(
+    options: tuple[tuple[str, str], ...], way: FreezeWay, status: FindingStatus | None
+) -> None:
+    found = check_open_files(volume(options), way)
+    assert [one.status for one in found] == ([] if status is None else [status])
