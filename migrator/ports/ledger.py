@@ -31,6 +31,7 @@ from migrator.domain.tree import UserTree
 from migrator.domain.verification import VerificationRecord
 from migrator.ports.archives import ArchiveRecords
 from migrator.ports.reap import ReleaseRecords
+from migrator.ports.drains import DrainRecords
 from migrator.ports.hooks import HookRecords
 from migrator.ports.target_backups import BackupRecords
 
@@ -454,6 +455,9 @@ class Ledger(Protocol):
 
     @property
     def cutovers(self) -> CutoverRecords: ...
+
+    @property
+    def drains(self) -> DrainRecords: ...
 
     @property
     def target_backups(self) -> BackupRecords: ...

@@ -12,6 +12,7 @@ from migrator.adapters.ledger.backups import backup
 from migrator.adapters.ledger.chunks import SqliteChunks
 from migrator.adapters.ledger.cutovers import SqliteCutovers
 from migrator.adapters.ledger.database import BUSY_TIMEOUT_S, Database
+from migrator.adapters.ledger.drains import SqliteDrains
 from migrator.adapters.ledger.hooks import SqliteHooks
 from migrator.adapters.ledger.passes import SqlitePassRecords
 from migrator.adapters.ledger.plans import SqlitePlans
@@ -50,6 +51,7 @@ class SqliteLedger:
         self.predictions = SqlitePredictions(database)
         self.hooks = SqliteHooks(database)
         self.cutovers = SqliteCutovers(database)
+        self.drains = SqliteDrains(database)
         self.archives = SqliteArchives(database)
         self.releases = SqliteReleases(database)
         self.target_backups = SqliteTargetBackups(database)

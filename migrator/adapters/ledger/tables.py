@@ -463,3 +463,53 @@ reap_releases = Table(
     _required("by", PlainText),
     _required("at_s", Float),
 )
+
+# One row an attempt; `bricks`, `times` and `options` are JSON, as they are read as a whole.
+drains = Table(
+    "drains",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    _required("volume", PlainText),
+    _required("volume_id", PlainText),
+    _required("bricks", PlainText),
+    _required("attempt", Integer),
+    _required("state", PlainText),
+    _required("times", PlainText),
+    _required("failure", PlainText),
+    Column("options", PlainText),
+    Column("task_id", PlainText),
+    Column("task_before", PlainText),
+    Column("layout_task_id", PlainText),
+    Index("ix_drains_volume_id", "volume_id"),
+)
+
+drain_steps = Table(
+    "drain_steps",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("drain_id", Integer, ForeignKey("drains.id"), nullable=False),
+    _required("step", PlainText),
+    _required("intended_at_s", Float),
+    Column("ended_at_s", Float),
+    Column("result", PlainText),
+    _required("message", PlainText),
+    Index("ix_drain_steps_drain_id", "drain_id"),
+)
+
+# Clustered by time: a row a host at every look, for weeks.
+drain_samples = Table(
+    "drain_samples",
+    metadata,
+    Column("drain_id", Integer, ForeignKey("drains.id"), primary_key=True),
+    Column("at_s", Float, primary_key=True),
+    Column("task_id", PlainText, primary_key=True),
+    Column("host", PlainText, primary_key=True),
+    _required("files", Integer),
+    _required("size_bytes", Integer),
+    _required("lookups", Integer),
+    _required("failures", Integer),
+    _required("skipped", Integer),
+    _required("status", PlainText),
+    _required("runtime_s", Float),
+    sqlite_with_rowid=False,
+)

@@ -436,3 +436,50 @@ def upgrade() -> None:
         sa.Column("at_s", sa.Float(), nullable=False),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_reap_releases")),
     )
+    op.create_table(
+        "drains",
+        sa.Column("id", sa.Integer(), nullable=False),
+        sa.Column("volume", sa.Text(), nullable=False),
+        sa.Column("volume_id", sa.Text(), nullable=False),
+        sa.Column("bricks", sa.Text(), nullable=False),
+        sa.Column("attempt", sa.Integer(), nullable=False),
+        sa.Column("state", sa.Text(), nullable=False),
+        sa.Column("times", sa.Text(), nullable=False),
+        sa.Column("failure", sa.Text(), nullable=False),
+        sa.Column("options", sa.Text(), nullable=True),
+        sa.Column("task_id", sa.Text(), nullable=True),
+        sa.Column("task_before", sa.Text(), nullable=True),
+        sa.Column("layout_task_id", sa.Text(), nullable=True),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_drains")),
+    )
+    op.create_index("ix_drains_volume_id", "drains", ["volume_id"], unique=False)
+    op.create_table(
+        "drain_steps",
+        sa.Column("id", sa.Integer(), nullable=False),
+        sa.Column("drain_id", sa.Integer(), nullable=False),
+        sa.Column("step", sa.Text(), nullable=False),
+        sa.Column("intended_at_s", sa.Float(), nullable=False),
+        sa.Column("ended_at_s", sa.Float(), nullable=True),
+        sa.Column("result", sa.Text(), nullable=True),
+        sa.Column("message", sa.Text(), nullable=False),
+        sa.ForeignKeyConstraint(["drain_id"], ["drains.id"], name=op.f("fk_drain_steps_drain_id")),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_drain_steps")),
+    )
+    op.create_index("ix_drain_steps_drain_id", "drain_steps", ["drain_id"], unique=False)
+    op.create_table(
+        "drain_samples",
+        sa.Column("drain_id", sa.Integer(), nullable=False),
+        sa.Column("at_s", sa.Float(), nullable=False),
+        sa.Column("task_id", sa.Text(), nullable=False),
+        sa.Column("host", sa.Text(), nullable=False),
+        sa.Column("files", sa.Integer(), nullable=False),
+        sa.Column("size_bytes", sa.Integer(), nullable=False),
+        sa.Column("lookups", sa.Integer(), nullable=False),
+        sa.Column("failures", sa.Integer(), nullable=False),
+        sa.Column("skipped", sa.Integer(), nullable=False),
+        sa.Column("status", sa.Text(), nullable=False),
+        sa.Column("runtime_s", sa.Float(), nullable=False),
+        sa.ForeignKeyConstraint(["drain_id"], ["drains.id"], name=op.f("fk_drain_samples_drain_id")),
+        sa.PrimaryKeyConstraint("drain_id", "at_s", "task_id", "host", name=op.f("pk_drain_samples")),
+        sqlite_with_rowid=False,
+    )

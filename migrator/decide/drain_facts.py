@@ -1,0 +1,181 @@
+"""What a look at the world says of a drain: where its bricks are, which task is its own, what is known and what is not. Pure."""
+
+from collections.abc import Iterator
+from enum import Enum, auto
+
+from migrator.decide.subvolumes import subvolumes
+from migrator.domain.brick import VolumeState
+from migrator.domain.drain import DrainRecord, DrainState
+from migrator.domain.drain_seen import DrainSeen, Halt
+from migrator.domain.units import several
+from migrator.domain.volume_tasks import TaskKind, TaskStatus, VolumeTask, remove_brick_of
+
+_AGAIN = "then run the same command again: it goes on from what it finds"
+_S = DrainState
+_TASK_MATTERS = frozenset(
+    {_S.STARTED, _S.DRAINING, _S.DRAINED, _S.AUDITING, _S.AUDITED, _S.COMMITTING, _S.STOPPING, _S.STARTING}
+)
+
+
+class Bricks(Enum):
+    """Where the bricks of a drain are: in the volume, out of it, or only some of them in it."""
+
+    IN = auto()
+    OUT = auto()
+    SOME = auto()
+
+
+def cannot_tell(record: DrainRecord, seen: DrainSeen) -> Halt | None:
+    """Why nothing may be concluded from this look; None where it says what has to be known."""
+    state = seen.state
+    if state is None or seen.tasks is None:
+        return Halt(
+            words=f"the state of volume {record.volume} is not known",
+            hint=f"see `gluster volume status`, and that glusterd runs, {_AGAIN}",
+            look_again=True,
+        )
+    if (state.volume, state.volume_id) != (record.volume, record.volume_id):
+        return Halt(
+            words=f"volume {state.volume} is another one than the drain was begun on (its id is {state.volume_id})",
+            hint="look at [source] volume in site.toml, and at which cluster the gluster command asks",
+        )
+    if not state.started:
+        return Halt(words=f"volume {record.volume} is not started", hint=f"start it, {_AGAIN}", look_again=True)
+    if record.state in _TASK_MATTERS and own_task(record, seen) is None and state.peers_down != ():
+        gone = "which is not known" if state.peers_down is None else ", ".join(state.peers_down)
+        return Halt(
+            words=f"whether the drain of {record.shown_bricks} goes on is not known: hosts are missing ({gone})",
+            hint=f"bring glusterd up on every host, {_AGAIN}",
+            look_again=True,
+        )
+    return None
+
+
+def bricks_seen(record: DrainRecord, seen: DrainSeen) -> Bricks:
+    """Where the bricks are, by the volume's own list. The state has to be known."""
+    names = {brick.name for brick in seen.state.bricks} if seen.state is not None else set()
+    inside = names.intersection(record.bricks)
+    if not inside:
+        return Bricks.OUT
+    return Bricks.IN if inside == set(record.bricks) else Bricks.SOME
+
+
+def own_task(record: DrainRecord, seen: DrainSeen) -> VolumeTask | None:
+    """The remove-brick of any of these bricks, whoever began it."""
+    return remove_brick_of(seen.tasks or (), record.bricks)
+
+
+def counter_problems(record: DrainRecord, seen: DrainSeen) -> tuple[str, ...]:
+    """Why Gluster's counters do not say that everything was moved. What is not told speaks against it."""
+    return tuple(_counter_problems(record, seen))
+
+
+def _counter_problems(record: DrainRecord, seen: DrainSeen) -> Iterator[str]:
+    progress = seen.progress
+    if progress is None:
+        yield "Gluster tells no counters of the drain"
+        return
+    task = own_task(record, seen)
+    if task is None or progress.task_id != task.id:
+        yield "the counters are those of another task"
+    missing = len(_hosts(record, seen.state)) - len(progress.counters)
+    if missing > 0 or not progress.counters:
+        yield f"{several(max(missing, 1), 'host')} with bricks of the drain tell no counters"
+    for one in progress.counters:
+        if one.status is not TaskStatus.COMPLETED:
+            yield f"on {one.host} it is {one.status.value}, not completed"
+    if progress.failures:
+        yield f"{several(progress.failures, 'file')} could not be moved (failures)"
+    if progress.skipped:
+        yield f"{several(progress.skipped, 'file')} were skipped"
+
+
+def hosts_missing(record: DrainRecord, seen: DrainSeen) -> tuple[str, ...]:
+    """Hosts and bricks of the volume that are not seen to be up: what Gluster says without them is not the whole."""
+    return tuple(_hosts_missing(record, seen))
+
+
+def _hosts_missing(record: DrainRecord, seen: DrainSeen) -> Iterator[str]:
+    state = seen.state
+    if state is None:
+        yield "the state of the volume is not known"
+        return
+    if state.peers_down is None:
+        yield "which hosts are connected is not known"
+    yield from (f"host {host} is not connected" for host in state.peers_down or ())
+    for brick in state.bricks:
+        if brick.online is not True:
+            yield f"brick {brick.name} is {'down' if brick.online is False else 'not known to be up'}"
+    counters = () if seen.progress is None else seen.progress.counters
+    if len(counters) < len(_hosts(record, state)):
+        yield "not every host with bricks of the drain tells its counters"
+
+
+def _hosts(record: DrainRecord, state: VolumeState | None) -> set[str]:
+    bricks = () if state is None else state.bricks
+    known = {brick.host for brick in bricks if brick.name in record.bricks}
+    return known or {name.partition(":/")[0] for name in record.bricks}
+
+
+def structure_problems(state: VolumeState, bricks: tuple[str, ...]) -> tuple[str, ...]:
+    """Why these bricks can never be drained out of a volume that is made as this one is."""
+    return tuple(_structure_problems(state, bricks))
+
+
+def _structure_problems(state: VolumeState, bricks: tuple[str, ...]) -> Iterator[str]:
+    missing = [name for name in bricks if all(brick.name != name for brick in state.bricks)]
+    if missing or not bricks:
+        yield f"volume {state.volume} has no brick {', '.join(missing) or 'of no name'}"
+        return
+    if state.disperse_count > 1:
+        yield (
+            "the volume is dispersed: every brick of a set holds a piece of every file, and a remove-brick of one is not "
+            "safe; move its users away, and retire the volume"
+        )
+    if state.stripe_count > 1 or dict(state.options).get("features.shard") in ("on", "enable", "1", "true", "yes"):
+        yield "the volume is striped or sharded: what lies on a brick cannot be told from its files"
+    try:
+        sets = subvolumes(state)
+    except ValueError as error:
+        yield f"the brick list is not understood: {error}"
+        return
+    wanted = set(bricks)
+    touched = [members for members in sets if wanted & {brick.name for brick in members}]
+    for members in touched:
+        lacking = [brick.name for brick in members if brick.name not in wanted]
+        if lacking:
+            yield f"a replica set goes only whole: {', '.join(lacking)} belongs to it too"
+    if len(touched) > 1:
+        yield f"{several(len(touched), 'subvolume')} at once: drain them one after the other"
+    if len(touched) == len(sets):
+        yield (
+            "it is the last subvolume, and there is nowhere to move its files to: a volume is retired with `gluster volume "
+            "stop` when manifests cover everything in it"
+        )
+
+
+def others_at_work(seen: DrainSeen) -> tuple[str, ...]:
+    """Tasks of the volume that a fix-layout cannot run beside: every remove-brick, ours too."""
+    return tuple(
+        f"{task.name} ({task.status.value}) of {', '.join(task.bricks)}"
+        for task in seen.tasks or ()
+        if task.unfinished and task.kind is not TaskKind.REBALANCE
+    )
+
+
+def layout_settled(record: DrainRecord, seen: DrainSeen) -> bool:
+    """Whether the fix-layout that followed the stop has come to its end on every host."""
+    layout = seen.layout
+    if layout is None or layout.task_id != record.notes.layout_task_id or not layout.counters:
+        return False
+    return all(one.status is TaskStatus.COMPLETED and not one.failures for one in layout.counters)
+
+
+def options_to_restore(record: DrainRecord, state: VolumeState) -> tuple[str, ...]:
+    """Options that still have a value that this drain has given them. One that somebody else has changed since is his."""
+    now = dict(state.options)
+    return tuple(
+        option.name
+        for option in record.notes.options or ()
+        if (value := now.get(option.name)) is not None and value != option.before and value in option.given
+    )
