@@ -158,6 +158,11 @@ class Archived(Protocol):
         Raises Refused where an archive or its index is missing or is not the one that the ledger has.
         """
 
+    def problems(self, tree: bytes) -> Sequence[str]:
+        """Read every proven archive of the tree whole, from the target's disks, and say what is wrong with which: nothing
+        where all of them are as they were written. For whoever is about to delete what they hold. Raises OSError.
+        """
+
 
 class ArchiveRecords(Protocol):
     """The archives of a site in the ledger."""

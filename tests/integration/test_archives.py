@@ -20,8 +20,11 @@ from migrator.domain.archives import (
     is_archive_path,
     same_file,
 )
+from migrator.domain.cutover import CutoverNotes, CutoverState, CutoverStep
+from migrator.domain.cutover_seen import Act
 from migrator.domain.errors import ExitCode, MigratorError, Refused, UsageError
 from migrator.domain.reap import ReapRow
+from migrator.domain.tree import UserTree
 from migrator.ports.archives import OpenMember
 from migrator.stages.reap import archive
 from migrator.stages.reap import restore as restoring
@@ -295,6 +298,52 @@ def test_a_flipped_bit_is_found_by_reading_back_and_nothing_is_restored_from_it(
     restored = snapshot(restored_tree(place))
     assert len(restored) == done.restored
     assert all(source[name] == facts for name, facts in restored.items())
+
+
+def test_archives_are_read_again_before_what_they_hold_is_deleted(world: World) -> None:
+    for number in range(3):
+        write(world.tree + b"/%d" % number)
+    world.archive(world.rows(), limits=ArchiveLimits(max_members=1))
+    assert not world.proven.problems(TREE)
+    file = world.archives / "000002.tar.zst"
+    content = bytearray(file.read_bytes())
+    content[-20] ^= 1
+    file.write_bytes(bytes(content))
+    (world.archives / "000003.tar.zst").unlink()
+    assert [one.partition(":")[0] for one in world.proven.problems(TREE)] == [
+        "archive 2 of home/alice",
+        "archive 3 of home/alice",
+    ]
+
+
+def test_a_directory_of_that_name_on_the_source_refuses(world: World) -> None:
+    write(world.tree + b"/file")
+    write(world.tree + b"/.migrator-archive/000001.tar.zst")
+    with pytest.raises(Refused, match="on the source"):
+        world.archive(world.rows([b"file"]))
+    assert os.listdir(world.target_path) == []
+
+
+@pytest.mark.parametrize("state", [CutoverState.FREEZING, CutoverState.REVERTED])
+def test_a_tree_in_a_cutover_is_left_alone(world: World, state: CutoverState) -> None:
+    write(world.tree + b"/file")
+    world.archive(world.rows())
+    write(world.tree + b"/late")
+    cutovers = world.ledger.cutovers
+    user = UserTree(path=TREE, user="alice")
+    begun = cutovers.plan(plan="plan", batch=1, tree=user, predicted_freeze_s=None, at_s=1.0)
+    act = Act(step=CutoverStep.FREEZE, intent=CutoverState.FREEZING, result=CutoverState.FROZEN)
+    step = cutovers.intend(begun.id, act, at_s=2.0, notes=CutoverNotes(frozen_top="as it was"))
+    if state is CutoverState.REVERTED:
+        cutovers.fail(step, "no", at_s=3.0)
+        revert = Act(step=CutoverStep.REVERT, intent=CutoverState.REVERTING, result=CutoverState.REVERTED, reason="no")
+        cutovers.finish(cutovers.intend(begun.id, revert, at_s=4.0), CutoverState.REVERTED, at_s=5.0)
+        assert world.archive(world.rows()).members == 1
+        return
+    done = world.archive(world.rows())
+    assert (done.members, "freezing" in done.skipped) == (0, True)
+    with pytest.raises(Refused, match="nothing is restored"):
+        world.restore(b"file")
 
 
 def test_a_damaged_or_missing_index_refuses(world: World, place: Path) -> None:

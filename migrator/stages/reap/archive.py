@@ -14,7 +14,14 @@ from itertools import islice
 from typing import TypeVar
 
 from migrator.decide.site_guards import mount_problems
-from migrator.domain.archives import SETTLE_S, ArchiveLimits, LeftOut, LeftOutReason, TreeArchived
+from migrator.domain.archives import (
+    SETTLE_S,
+    ArchiveLimits,
+    LeftOut,
+    LeftOutReason,
+    TreeArchived,
+    archive_directory,
+)
 from migrator.domain.cutover import ENDED_STATES, CutoverState
 from migrator.domain.entry import Entry
 from migrator.domain.errors import ExitCode, Refused, UsageError
@@ -183,6 +190,13 @@ class _Tree:
         return [one for part in opened for one in part]
 
     def _make_tree(self) -> None:
+        directory = archive_directory(self._tree.path)
+        if self._world.source.look(directory) is not None:
+            raise Refused(
+                f"nothing is archived of {show(self._tree.path)}: the user has {show(directory)} on the source",
+                cause="a copy of it would lie where the archives are kept on the target",
+                hint="let the user rename it, or except the user in site.toml with [reap.users]",
+            )
         components = self._tree.path.split(b"/")
         above = [b"/".join(components[:depth]) for depth in range(1, len(components))]
         like = [entry for path in above if isinstance(entry := self._world.source.look(path), Entry)]

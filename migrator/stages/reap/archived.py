@@ -4,7 +4,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from migrator.domain.archives import ArchivedMember, ArchiveRecord, ArchiveState, index_name
+from migrator.domain.archives import ArchivedMember, ArchiveRecord, ArchiveState, archive_name, index_name
 from migrator.domain.errors import Refused
 from migrator.domain.paths import show
 from migrator.ports.archives import ArchiveFolder, ArchiveFolders, ArchiveFormat, ArchiveIndex, ArchiveRecords
@@ -45,6 +45,20 @@ class ProvenArchives:
                 held = self._held[tree] = self._read(tree)
         return held
 
+    def problems(self, tree: bytes) -> Sequence[str]:
+        """What is wrong with the archives of a tree now, as the port says. Nothing is held of it."""
+        found: list[str] = []
+        for record in self._records.of_tree(tree):
+            if record.state is ArchiveState.PROVEN:
+                try:
+                    with self._folders.open(tree) as folder:
+                        why = read_back(folder, self._format, record)
+                except (FileNotFoundError, NotADirectoryError):
+                    why = "it is not there any more"
+                if why:
+                    found.append(f"archive {record.number} of {show(tree)}: {why}")
+        return found
+
     def _read(self, tree: bytes) -> tuple[ProvenArchive, ...]:
         proven = [record for record in self._records.of_tree(tree) if record.state is ArchiveState.PROVEN]
         if not proven:
@@ -54,6 +68,12 @@ class ProvenArchives:
                 return tuple(read_archive(folder, self._format, record) for record in reversed(proven))
         except (FileNotFoundError, NotADirectoryError) as error:
             raise _missing(tree) from error
+
+
+def read_back(folder: ArchiveFolder, archive_format: ArchiveFormat, record: ArchiveRecord) -> str:
+    """What is wrong with an archive on the disks, in words; empty where nothing is. Raises OSError."""
+    with folder.open(archive_name(record.number)) as archive, folder.open(index_name(record.number)) as index:
+        return archive_format.read_back(record, archive, index)
 
 
 def read_archive(folder: ArchiveFolder, archive_format: ArchiveFormat, record: ArchiveRecord) -> ProvenArchive:

@@ -21,7 +21,7 @@ from migrator.domain.paths import show
 from migrator.domain.reap import ReapRow
 from migrator.ports.archives import ArchiveDraft, ArchiveFolder, ArchiveFormat, ArchiveRecords, OpenMember
 from migrator.ports.clock import Clock
-from migrator.stages.reap.archived import read_archive
+from migrator.stages.reap.archived import read_archive, read_back
 
 EXAMPLES = 20
 
@@ -57,12 +57,6 @@ def recover(
             said.append(f"archive {record.number} of {show(record.tree)} is void: {why}; its files are archived again")
         folder.remove([name for name in names if name in there])
     return said
-
-
-def read_back(folder: ArchiveFolder, archive_format: ArchiveFormat, record: ArchiveRecord) -> str:
-    """What is wrong with an archive on the disks, in words; empty where nothing is."""
-    with folder.open(archive_name(record.number)) as archive, folder.open(index_name(record.number)) as index:
-        return archive_format.read_back(record, archive, index)
 
 
 class Packing:
