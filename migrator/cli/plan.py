@@ -14,7 +14,9 @@ from migrator.cli.options import SIZE_NOT_ZERO
 from migrator.cli.present import present
 from migrator.config.site import Site
 from migrator.domain.errors import ExitCode
+from migrator.domain.paths import show
 from migrator.domain.plan import Order
+from migrator.domain.units import several
 from migrator.ports.filesystem import SourceFileSystem
 from migrator.ports.usage import CatalogReader
 from migrator.stages.plan import PlanRequest, PlanResult, make_plan
@@ -75,6 +77,11 @@ def plan_command(
     present(invocation, result, _as_document)
     if not invocation.as_json:
         click.echo(f"\nWritten to {result.path} (checksum {result.checksum[:16]}).")
+        if result.left_out:
+            trees = several(len(result.left_out), "user tree is", "user trees are")
+            click.echo(
+                f"{trees} left out, because the users work on the target: {', '.join(map(show, result.left_out))}."
+            )
     return ExitCode.DONE
 
 

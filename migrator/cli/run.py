@@ -14,7 +14,7 @@ from migrator.bootstrap.hosts import reached
 from migrator.bootstrap.streams import brick_guard, driving, lanes_of
 from migrator.cli.context import open_site, run_to_end, verb
 from migrator.cli.invocation import Invocation
-from migrator.cli.options import SIZE_NOT_ZERO, batches, chosen_batches
+from migrator.cli.options import SIZE_NOT_ZERO, batches, chosen_batches, chosen_trees, users
 from migrator.cli.present import present
 from migrator.domain.errors import ExitCode
 from migrator.domain.run import RetryPolicy, RunRequest, RunStopped, RunSummary
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 @click.command("run")
 @batches
+@users
 @click.option(
     "--recopy", is_flag=True, help="Send every file again, also where size and times on the target are right already."
 )
@@ -53,6 +54,7 @@ def run_command(
     numbers: Sequence[int],
     every: bool,
     plan_name: str | None,
+    users: Sequence[str],
     dry_run: bool,
     recopy: bool,
     jobs: int | None,
@@ -60,7 +62,10 @@ def run_command(
     engine: str | None,
     deltas: int | None,
 ) -> ExitCode:
-    """Copy batches with parallel streams; the same command goes on where a stopped or killed one was."""
+    """Copy batches with parallel streams; the same command goes on where a stopped or killed one was.
+
+    With --user a delta pass over the trees of these users alone, after the seed pass over their batch.
+    """
     site = open_site(invocation)
     wiring = bootstrap.Wiring(site)
     transfer = site.transfer
@@ -68,9 +73,11 @@ def run_command(
         known = ledger.site.read()
         documents = wiring.plans(known.site_id if known else None)
         plan, _ = documents.read(choose_plan(ledger, plan_name))
+        by_batch = chosen_trees(plan, users) if users else None
         request = RunRequest(
             plan=plan.name,
-            batches=chosen_batches(plan, numbers, every=every),
+            batches=chosen_batches(plan, numbers, every=every) if by_batch is None else tuple(by_batch),
+            trees=None if by_batch is None else frozenset(tree.path for some in by_batch.values() for tree in some),
             jobs=jobs or transfer.jobs,
             pid=os.getpid(),
             dry_run=dry_run,
@@ -120,7 +127,7 @@ def run_command(
                             progress=shown,
                             hosts=hosts,
                             engine=request.engine,
-                            at_most=transfer.max_delta_passes if deltas is None else deltas,
+                            at_most=_at_most(deltas, transfer.max_delta_passes, users),
                         ),
                     )
 
@@ -134,6 +141,13 @@ def run_command(
                 raise
     present(invocation, summary, _as_document)
     return summary.exit_code
+
+
+def _at_most(deltas: int | None, configured: int, users: Sequence[str]) -> int:
+    """How many delta passes: of single users nobody predicts when they are worth while, so one unless more are asked for."""
+    if deltas is not None:
+        return deltas
+    return min(configured, 1) if users else configured
 
 
 def _as_document(summary: RunSummary) -> "Document":

@@ -1,7 +1,7 @@
 """Which user trees move together."""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
 
 from migrator.domain.plan import TreeUsage
 
@@ -38,6 +38,18 @@ class LinkSpan:
     def trees(self) -> frozenset[bytes | None]:
         """The trees that share the groups."""
         return frozenset(member.tree for member in self.members)
+
+
+def without_trees(spans: Iterable[LinkSpan], trees: Collection[bytes]) -> Sequence[LinkSpan]:
+    """Spans for a plan that leaves some trees out: what lies in them counts as outside every tree."""
+    found = [
+        replace(
+            span,
+            members=tuple(replace(member, tree=None) if member.tree in trees else member for member in span.members),
+        )
+        for span in spans
+    ]
+    return [span for span in found if span.trees != {None}]
 
 
 @dataclass(slots=True)

@@ -1,7 +1,7 @@
 """From sums of the ledger to what people ask: how far, how fast, until when, and what is in the way. Pure."""
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from migrator.decide import eta
@@ -84,12 +84,18 @@ def tree_facts(
     )
 
 
-def settled(seed: Sequence[ChunkSum], later: Sequence[ChunkSum]) -> Sequence[ChunkSum]:
-    """The sums of a seed pass after another pass has gone through: what had failed was sent by that one, and its trees
-    need attention as far as chunks of that one (`later`) failed.
+def settled(
+    seed: Sequence[ChunkSum], later: Sequence[ChunkSum], trees: Collection[bytes] | None = None
+) -> Sequence[ChunkSum]:
+    """The sums of a seed pass after another pass over these trees (None: all) has gone through: what had failed of them was
+    sent by that one, and they need attention as far as chunks of that one (`later`) failed.
     """
-    arrived = [replace(entry, state=ChunkState.DONE) if entry.state is ChunkState.FAILED else entry for entry in seed]
-    failed = [replace(entry, files=0, size_bytes=0) for entry in later if entry.state is ChunkState.FAILED]
+
+    def failed_there(entry: ChunkSum) -> bool:
+        return entry.state is ChunkState.FAILED and (trees is None or entry.tree in trees)
+
+    arrived = [replace(entry, state=ChunkState.DONE) if failed_there(entry) else entry for entry in seed]
+    failed = [replace(entry, files=0, size_bytes=0) for entry in later if failed_there(entry)]
     return (*arrived, *failed)
 
 

@@ -27,6 +27,8 @@ class RetryPolicy:
 class RunRequest:
     """What `run` is asked. `bwlimit_bytes_per_s` is for all streams together; None: no limit.
 
+    `trees`: only passes over these user trees; None: over all of the batches.
+
     `recopy`: send every file, also where size and times on the target are right already.
 
     `engine` as in `--engine`. `only_bricks`: never read through the mount what lies on a brick ([source] via is
@@ -40,6 +42,7 @@ class RunRequest:
     jobs: int
     pid: int
     dry_run: bool = False
+    trees: frozenset[bytes] | None = None
     recopy: bool = False
     engine: str = "auto"
     only_bricks: bool = False
@@ -85,9 +88,19 @@ class Stopped:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """Why a batch was not copied, and what to do about it."""
+
+    message: str
+    cause: str
+    hint: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DeltaSummary:
     """One delta pass of this run: what it sent in `elapsed_s` after `scan_s` of scanning and comparing, what had changed,
-    and what was decided after it (`outcome` None: it stopped). `freeze_s` is what a freeze would take now.
+    and what was decided after it (`outcome` None: it stopped, or went over some of the batch's trees alone). `freeze_s` is
+    what a freeze would take now.
     """
 
     number: int
@@ -110,6 +123,8 @@ class BatchSummary:
     `skipped` says which hook skipped the batch, or its pass; `hooks` names those that a dry run did not call.
     `deltas` are the delta passes of this run; of a dry run, `deltas_to_follow` is how many would follow at most, which it
     does not look into.
+    `left_alone` are the trees of the batch whose users work on the target, or are being brought there. `refusal` is why the
+    batch was refused, where the run went on with others.
     """
 
     batch: int
@@ -130,11 +145,13 @@ class BatchSummary:
     hooks: tuple[str, ...] = ()
     deltas: tuple[DeltaSummary, ...] = ()
     deltas_to_follow: int = 0
+    left_alone: tuple[bytes, ...] = ()
+    refusal: Refusal | None = None
 
     @property
     def refused(self) -> bool:
         """Whether a guard speaks against this batch."""
-        return any(finding.problems for finding in self.guards)
+        return self.refusal is not None or any(finding.problems for finding in self.guards)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

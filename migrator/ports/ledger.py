@@ -30,9 +30,9 @@ from migrator.domain.transfer import (
 from migrator.domain.tree import UserTree
 from migrator.domain.verification import VerificationRecord
 from migrator.ports.archives import ArchiveRecords
-from migrator.ports.reap import ReleaseRecords
 from migrator.ports.drains import DrainRecords
 from migrator.ports.hooks import HookRecords
+from migrator.ports.reap import ReleaseRecords
 from migrator.ports.target_backups import BackupRecords
 
 

@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from migrator.config.site import Site
-from migrator.decide.batching import BatchLimits, LinkSpan, batch_trees
+from migrator.decide.batching import BatchLimits, LinkSpan, batch_trees, without_trees
 from migrator.decide.engine_choice import copies_ranges
 from migrator.decide.forecast import choose_cost, copy_s, inodes_known, room_problems, still_needed, which_fit
+from migrator.decide.movable import settled_trees
 from migrator.decide.ordering import emptying_curves
 from migrator.decide.packing import ChunkLimits, PackedChunk, pack
 from migrator.decide.ranking import rank
@@ -47,11 +48,14 @@ class PlanRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanResult:
-    """The plan as written. `plan.problems` says what speaks against relying on it."""
+    """The plan as written. `plan.problems` says what speaks against relying on it. `left_out` are the user trees of the
+    catalog that are in no batch, because their users work on the target.
+    """
 
     plan: Plan
     path: str
     checksum: str
+    left_out: tuple[bytes, ...] = ()
 
 
 def make_plan(
@@ -72,7 +76,7 @@ def make_plan(
     `quotas` are the source's limits, `capacity` is the target's room now. A plan is written also where the target has
     not the room for all batches, or not even for the first: planning is how that is found out, and room comes as the
     migration goes on. Such batches have `fits` False and are named in `problems`; it is `run` that refuses them.
-    Without `reaping` the rules of [reap] count for nothing.
+    Without `reaping` the rules of [reap] count for nothing. Trees whose users work on the target are left out.
 
     Raises UsageError where there is no site, no scan, no user tree, or the name is taken; Refused where the catalog is
     half written or another site's, and where the target does not tell its inodes and nobody else did.
@@ -87,6 +91,7 @@ def make_plan(
     documents.require_free(name)
     with catalogs.open(_choose_catalog(request, ledger)) as queries:
         _require_usable(queries.record, record)
+        moved = _moved(queries.record, ledger)
         maker = _Maker(
             request=request,
             site=site,
@@ -95,12 +100,13 @@ def make_plan(
             arrived=ledger.passes.arrived(before_plan=name),
             now_s=clock.now_s(),
             reaping=reaping,
+            moved=moved,
         )
         plan = maker.make(name, queries, lists, ledger, quotas)
     path, checksum = documents.write(plan)
     ledger.plans.record(plan, path=path, checksum=checksum)
     ledger.events.add(_written(plan, clock.now_s()))
-    return PlanResult(plan=plan, path=path, checksum=checksum)
+    return PlanResult(plan=plan, path=path, checksum=checksum, left_out=tuple(sorted(moved)))
 
 
 def _next_name(documents: NewPlans, ledger: Ledger) -> str:
@@ -161,6 +167,18 @@ def _require_usable(catalog: CatalogRecord, site: SiteRecord) -> None:
         )
 
 
+def _moved(catalog: CatalogRecord, ledger: Ledger) -> frozenset[bytes]:
+    """The trees of a catalog whose users work on the target. Raises UsageError where there are no others."""
+    paths = [tree.path for tree in catalog.trees]
+    moved = settled_trees({path: record for path in paths if (record := ledger.cutovers.latest(path)) is not None})
+    if moved.issuperset(paths):
+        raise UsageError(
+            "there is nothing left to plan: the users of all trees work on the target",
+            hint="see `migrator status`; after a rollback a tree can be planned again",
+        )
+    return moved
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Maker:
     """One planning, once it is known that it may go ahead."""
@@ -172,6 +190,7 @@ class _Maker:
     arrived: Mapping[bytes, Need]
     now_s: float
     reaping: PlanReaping | None
+    moved: frozenset[bytes]
 
     def make(
         self,
@@ -183,8 +202,8 @@ class _Maker:
     ) -> Plan:
         catalog = queries.record
         usages = queries.usages(now_s=self.now_s, tiny_below_bytes=self.site.reap.tiny_below_bytes)
-        spans = queries.link_spans()
-        ranking = tuple(rank(usages.trees, self.request.order))
+        spans = without_trees(queries.link_spans(), self.moved)
+        ranking = tuple(rank([one for one in usages.trees if one.tree.path not in self.moved], self.request.order))
         cost = choose_cost(ledger.samples.measured_cost(), self.site.transfer.jobs)
         parts = batch_trees(ranking, spans, self._batch_limits())
         surprises = self._surprises(queries, usages, spans, parts, quotas)

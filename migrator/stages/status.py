@@ -219,17 +219,17 @@ def _batches(
     # The seed pass of a batch: what is done of it is done of the batch. Later ones bring what changed since.
     seeds = {entry.batch: entry for entry in passes if entry.kind is PassKind.SEED}
     newest = {entry.batch: entry for entry in passes}
-    gone_through = {entry.batch: entry for entry in passes if entry.state is PassState.DONE}
     of_pass: dict[int, Sequence[ChunkSum]] = {
-        entry.id: ledger.facts.chunk_sums(entry.id)
-        for entry in (*seeds.values(), *newest.values(), *gone_through.values())
+        entry.id: ledger.facts.chunk_sums(entry.id) for entry in (*seeds.values(), *newest.values())
     }
+    planned_trees = ledger.facts.trees(plan)
     sums: dict[int, Sequence[ChunkSum]] = {}
     for batch, entry in seeds.items():
-        later = gone_through.get(batch, entry)
-        sums[batch] = of_pass[entry.id] if later is entry else settled(of_pass[entry.id], of_pass[later.id])
+        followed = [one for one in passes if one.batch == batch and one.id != entry.id]
+        own_trees = {tree.tree.path for tree in planned_trees if tree.batch == batch}
+        sums[batch] = _settled(ledger, of_pass[entry.id], followed, own_trees)
     states = {batch.number: batch.state for batch in planned}
-    trees = tree_facts(ledger.facts.trees(plan), sums, states, seeds)
+    trees = tree_facts(planned_trees, sums, states, seeds)
     of_batch: dict[int, list[TreeFacts]] = defaultdict(list)
     for tree in trees:
         of_batch[tree.batch].append(tree)
@@ -251,6 +251,21 @@ def _batches(
         for batch in planned
     )
     return batches, trees
+
+
+def _settled(
+    ledger: ReadableLedger, sums: Sequence[ChunkSum], passes: Sequence[PassFacts], trees: set[bytes]
+) -> Sequence[ChunkSum]:
+    """The sums of a seed pass, each tree settled by the newest of these passes over it that has gone through."""
+    left = set(trees)
+    for one in reversed(passes):
+        if one.state is not PassState.DONE or not left:
+            continue
+        changes = ledger.passes.changes(one.id)
+        its_own = left if changes is None else left & {tree.tree for tree in changes.trees}
+        sums = settled(sums, ledger.facts.chunk_sums(one.id), its_own)
+        left = left - its_own
+    return sums
 
 
 def _run_facts(ledger: ReadableLedger, now_s: float, is_gone: IsGone | None) -> list[RunFacts]:

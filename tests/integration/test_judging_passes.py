@@ -131,6 +131,7 @@ def judged(ledger: SqliteLedger, at_s: float, limits: Limits = WANTED, made: int
         ledger,
         plan="plan",
         batch=1,
+        trees=[TREE],
         at_s=at_s,
         streams=4,
         check=FreezeCheck(),

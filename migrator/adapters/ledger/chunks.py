@@ -38,36 +38,48 @@ class SqliteChunks:
             raise missing(f"chunk {chunk_id}")
         return chunk_record(row)
 
-    def retry_failed(self, pass_id: int) -> int:
-        """Let the failed chunks of a pass wait again, with all their tries; returns how many there were. What comes
-        into a directory changes its times: they are set anew in the trees of those chunks.
+    def retry_failed(self, pass_id: int, *, but_trees: Collection[bytes] = ()) -> int:
+        """Let the failed chunks of a pass wait again, with all their tries, but for those of some trees; returns how many
+        there were. What comes into a directory changes its times: they are set anew in the trees of those chunks.
         """
         with self._database.write() as connection:
             connection.execute(
                 update(tables.chunks)
-                .where(_times_to_set_again(pass_id))
+                .where(_times_to_set_again(pass_id), _but(but_trees))
                 .values(state=ChunkState.PENDING.value, tries=0)
             )
             return connection.execute(
                 update(tables.chunks)
-                .where(tables.chunks.c.pass_id == pass_id, tables.chunks.c.state == ChunkState.FAILED.value)
+                .where(
+                    tables.chunks.c.pass_id == pass_id,
+                    tables.chunks.c.state == ChunkState.FAILED.value,
+                    _but(but_trees),
+                )
                 .values(state=ChunkState.PENDING.value, tries=0)
             ).rowcount
 
-    def to_retry(self, pass_id: int) -> Sequence[ChunkRecord]:
+    def to_retry(self, pass_id: int, *, but_trees: Collection[bytes] = ()) -> Sequence[ChunkRecord]:
         """The chunks that `retry_failed` would let wait again, in order of number."""
         failed = (tables.chunks.c.pass_id == pass_id) & (tables.chunks.c.state == ChunkState.FAILED.value)
         with self._database.read() as connection:
             rows = connection.execute(
-                select(tables.chunks).where(failed | _times_to_set_again(pass_id)).order_by(tables.chunks.c.number)
+                select(tables.chunks)
+                .where(failed | _times_to_set_again(pass_id), _but(but_trees))
+                .order_by(tables.chunks.c.number)
             ).all()
         return [chunk_record(row) for row in rows]
 
     def pending(
-        self, pass_id: int, kind: str, limit: int, *, bricks: Collection[str | None] | None = None
+        self,
+        pass_id: int,
+        kind: str,
+        limit: int,
+        *,
+        bricks: Collection[str | None] | None = None,
+        but_trees: Collection[bytes] = (),
     ) -> Sequence[ChunkRecord]:
         """Chunks of one kind that wait, the largest first, then in order of number; with `bricks` only those of these
-        (None among them: those of no brick).
+        (None among them: those of no brick), and none of `but_trees`.
         """
         with self._database.read() as connection:
             rows = connection.execute(
@@ -77,6 +89,7 @@ class SqliteChunks:
                     tables.chunks.c.kind == str(kind),
                     tables.chunks.c.state == ChunkState.PENDING.value,
                     _of_bricks(bricks),
+                    _but(but_trees),
                 )
                 .order_by(tables.chunks.c.size_bytes.desc(), tables.chunks.c.number)
                 .limit(limit)
@@ -249,6 +262,10 @@ def chunk_record(row: Row[Any]) -> ChunkRecord:
         list_path=row.list_path,
         brick=row.brick,
     )
+
+
+def _but(trees: Collection[bytes]) -> ColumnElement[bool]:
+    return tables.chunks.c.tree.not_in(sorted(trees)) if trees else true()
 
 
 def _of_bricks(bricks: Collection[str | None] | None) -> ColumnElement[bool]:

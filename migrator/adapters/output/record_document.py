@@ -200,11 +200,21 @@ def _batch(batch: BatchSummary, *, dry_run: bool) -> Iterator[Block]:
     for finding in batch.guards:
         for problem in finding.problems:
             yield paragraph(f"Refused by the guard {finding.guard}: {problem}", alert=True)
+    if batch.refusal is not None:
+        yield paragraph(f"Refused: {batch.refusal.message}", alert=True)
+        yield paragraph(f"What next: {batch.refusal.hint}.")
+    if batch.left_alone:
+        trees = ", ".join(map(show, batch.left_alone))
+        yield paragraph(f"Left alone, because the users work on the target or are being cut over: {trees}")
     if batch.skipped:
         yield paragraph(f"Skipped: {batch.skipped}", alert=True)
     if batch.hooks:
         yield paragraph(f"Hooks that would be called: {', '.join(batch.hooks)}")
-    if batch.nothing_to_do and batch.deltas:
+    if batch.refusal is not None:
+        return
+    if batch.nothing_to_do and batch.left_alone and not batch.deltas:
+        yield paragraph("Nothing to do.")
+    elif batch.nothing_to_do and batch.deltas:
         yield paragraph("Nothing to do: this batch had been copied before, and nothing has changed since.")
     elif batch.nothing_to_do:
         yield paragraph("Nothing to do: this batch had been copied before.")

@@ -1,6 +1,7 @@
 """What a pass after the seed begins from: the passes before it, tree by tree."""
 
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 
 from migrator.domain.errors import LedgerCorrupt
 from migrator.domain.plan import Batch, Plan
@@ -44,6 +45,18 @@ def pass_number(passes: PassRecords, plan: Plan, batch: Batch, kind: PassKind) -
         return 1
     goes_on = kind is PassKind.DELTA and unfinished_delta(passes, plan, batch) is not None
     return record.number if goes_on else record.number + 1
+
+
+def part_of(plan: Plan, batch: Batch, trees: Collection[bytes]) -> Batch:
+    """A batch with these of its trees alone, and with what the plan counted in them. Its chunk list stays that of all."""
+    usages = [usage for usage in plan.ranking if usage.tree.path in trees]
+    return replace(
+        batch,
+        trees=tuple(tree for tree in batch.trees if tree.path in trees),
+        size_bytes=sum(usage.size_bytes for usage in usages),
+        files=sum(usage.files for usage in usages),
+        directories=sum(usage.directories for usage in usages),
+    )
 
 
 def same_base(passes: PassRecords, plan: Plan, batch: Batch) -> Sequence[tuple[UserTree, ...]]:

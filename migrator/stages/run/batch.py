@@ -1,36 +1,49 @@
 """One batch in a run: its seed pass, and delta passes until another one is not worth while."""
 
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import TypeVar
 
 from migrator.domain.convergence import Decision
+from migrator.domain.errors import Refused
 from migrator.domain.events import EventKind, Severity
 from migrator.domain.plan import Batch, Plan
 from migrator.domain.run import BatchSummary, DeltaSummary
-from migrator.domain.states import PassKind
-from migrator.ports.ledger import PassRecord, SiteRecord
-from migrator.stages.run.bases import pass_number, unfinished_delta
+from migrator.domain.scan import CatalogRecord
+from migrator.domain.states import PassKind, PassState
+from migrator.ports.ledger import PassRecord, PassRecords, SiteRecord
+from migrator.stages.run.bases import covered, part_of, pass_number, same_base, unfinished_delta
 from migrator.stages.run.context import Invocation
 from migrator.stages.run.convergence import judge_passes
-from migrator.stages.run.delta import DeltaPass, Deltas
+from migrator.stages.run.delta import DeltaPass, Deltas, Scan
 from migrator.stages.run.freeze_check import check_of_trees
 from migrator.stages.run.hook_looks import is_seeded
 from migrator.stages.run.hooking import Hooking
+from migrator.stages.run.left_alone import BatchRefused
 from migrator.stages.run.seed import SeedPass
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchRun:
-    """Brings one batch as far as this run is to bring it. Without `deltas` there is only the seed pass."""
+    """Brings one batch as far as this run is to bring it. Without `deltas` there is only the seed pass.
+
+    `batch` has the trees that are to be brought; `whole` tells whether these are all of it but for those of `left_alone`,
+    whose users work on the target. Where they are not, its seed pass has gone through before.
+    """
 
     hooking: Hooking
     batch: Batch
     deltas: Deltas | None
+    whole: bool = True
+    left_alone: frozenset[bytes] = frozenset()
 
     async def run(self) -> BatchSummary:
         """All passes, with the hooks of the batch around them. A stop on the way is in the summary. Raises Refused."""
         follows = self.deltas is not None and self.deltas.limits.max_delta_passes > 0
-        idle = not follows and (self._is_seeded or self._has_deltas)
+        idle = not follows and (self._is_seeded or self._is_followed)
         return await self.hooking.around_batch(self.batch, self._passes, idle=idle)
 
     async def _passes(self) -> BatchSummary:
@@ -39,40 +52,81 @@ class BatchRun:
         if deltas is None or summary.stopped is not None or summary.skipped:
             return summary
         for made in range(1, deltas.limits.max_delta_passes + 1):
-            summary, decision = await self._delta(deltas, made, summary)
-            if decision is None or not decision.go_on:
+            summary, go_on = await self._round(deltas, made, summary)
+            if not go_on:
                 break
         return summary
 
     async def _seed(self) -> BatchSummary:
-        """What failed in a seed pass that delta passes followed comes with those."""
-        if self._has_deltas:
+        """What failed in a seed pass that other passes followed comes with those."""
+        if self._is_followed or not self.whole:
             await self._catch_up()
             return BatchSummary(batch=self.batch.number, nothing_to_do=True)
-        seed = SeedPass(invocation=self._invocation, plan=self._plan, site=self._site, batch=self.batch)
-        return await self.hooking.around_pass(self.batch, PassKind.SEED, seed.run, idle=self._is_seeded)
+        seed = SeedPass(
+            invocation=self._invocation,
+            plan=self._plan,
+            site=self._site,
+            batch=self.batch,
+            left_alone=self.left_alone,
+        )
+        return await self.hooking.around_pass(
+            self.batch, PassKind.SEED, partial(_guarded, seed.run), idle=self._is_seeded
+        )
 
     async def _catch_up(self) -> None:
         """The hooks after passes that a run which was killed had brought to their end."""
         await self.hooking.catch_up(self.batch, PassKind.SEED)
-        world = self._invocation.world
-        latest = world.ledger.passes.find(self._plan.name, self.batch.number, PassKind.DELTA)
-        if latest is not None and unfinished_delta(world.ledger.passes, self._plan, self.batch) is None:
+        latest = self._records.find(self._plan.name, self.batch.number, PassKind.DELTA)
+        if latest is not None and latest.state is PassState.DONE:
             await self.hooking.catch_up(self.batch, PassKind.DELTA, number=latest.number)
 
-    async def _delta(self, deltas: Deltas, made: int, so_far: BatchSummary) -> tuple[BatchSummary, Decision | None]:
-        """One more delta pass; what came before it and it together, and whether another one is to follow."""
-        ledger = self._invocation.world.ledger
-        number = pass_number(ledger.passes, self._plan, self.batch, PassKind.DELTA)
-        delta = DeltaPass(
-            invocation=self._invocation, plan=self._plan, site=self._site, batch=self.batch, deltas=deltas
-        )
-        summary = await self.hooking.around_pass(self.batch, PassKind.DELTA, delta.run, idle=False, number=number)
+    async def _round(self, deltas: Deltas, made: int, so_far: BatchSummary) -> tuple[BatchSummary, bool]:
+        """One more delta pass over all trees; where they were last scanned by different passes, one for each of these,
+        from one scan, so that the next one has them together again. What came before it and it together, and whether
+        another one is to follow.
+        """
+        groups = await self._groups(deltas)
+        if len(groups) > 1:
+            deltas = replace(deltas, scan=_once(deltas.scan, [tree.path for tree in self.batch.trees]))
+        go_on = False
+        for group in groups:
+            part = self.batch if len(group) == len(self.batch.trees) else part_of(self._plan, self.batch, group)
+            so_far, go_on = await self._delta(deltas, part, made, so_far)
+            if so_far.stopped is not None or so_far.skipped:
+                return so_far, False
+        return so_far, go_on
+
+    async def _groups(self, deltas: Deltas) -> Sequence[frozenset[bytes]]:
+        """The trees of each pass that comes next: of the one that is gone on with, or of new ones."""
+        begun = unfinished_delta(self._records, self._plan, self.batch)
+        if begun is None:
+            await _guarded(self._pass_over(self.batch, deltas).end_earlier)
+            return [
+                frozenset(tree.path for tree in group) for group in same_base(self._records, self._plan, self.batch)
+            ]
+        its_own = covered(self._records, begun)
+        return [frozenset(tree.path for tree in self.batch.trees) if its_own is None else its_own]
+
+    async def _delta(self, deltas: Deltas, part: Batch, made: int, so_far: BatchSummary) -> tuple[BatchSummary, bool]:
+        """One pass over these trees of the batch. One that did not go over all of it predicts no freeze: then another one
+        follows where anything had changed, or where the next one has all trees together again.
+        """
+        number = pass_number(self._records, self._plan, part, PassKind.DELTA)
+        work = partial(_guarded, self._pass_over(part, deltas).run)
+        summary = await self.hooking.around_pass(part, PassKind.DELTA, work, idle=False, number=number)
         if summary.skipped:
-            return replace(so_far, skipped=summary.skipped), None
-        record = ledger.passes.find(self._plan.name, self.batch.number, PassKind.DELTA)
-        decision = None if summary.stopped or record is None else self._judge(deltas, made)
-        return _together(so_far, summary, self._of(record, summary, decision)), decision
+            return replace(so_far, skipped=summary.skipped), False
+        record = self._records.find(self._plan.name, self.batch.number, PassKind.DELTA)
+        decision = None
+        if self.whole and part is self.batch and summary.stopped is None and record is not None:
+            decision = self._judge(deltas, made)
+        told = self._of(record, summary, decision)
+        changed = told.changes is not None and not told.changes.nothing
+        go_on = decision.go_on if decision is not None else changed or part is not self.batch
+        return _together(so_far, summary, told), go_on
+
+    def _pass_over(self, part: Batch, deltas: Deltas) -> DeltaPass:
+        return DeltaPass(invocation=self._invocation, plan=self._plan, site=self._site, batch=part, deltas=deltas)
 
     def _judge(self, deltas: Deltas, made: int) -> Decision:
         world = self._invocation.world
@@ -80,11 +134,10 @@ class BatchRun:
             world.ledger,
             plan=self._plan.name,
             batch=self.batch.number,
+            trees=[tree.path for tree in self.batch.trees],
             at_s=world.clock.now_s(),
             streams=max(sum(lane.jobs for lane in world.lanes.all), 1),
-            check=check_of_trees(
-                world.ledger, self._plan, self.batch.number, [tree.path for tree in self.batch.trees]
-            ),
+            check=check_of_trees(world.ledger, self._plan, self.batch.number, [tree.path for tree in self.batch.trees]),
             limits=deltas.limits,
             made=made,
             moves_of=partial(moves_of, deltas),
@@ -123,9 +176,33 @@ class BatchRun:
         return is_seeded(self._invocation.world, self._plan, self.batch)
 
     @property
-    def _has_deltas(self) -> bool:
-        passes = self._invocation.world.ledger.passes
-        return passes.find(self._plan.name, self.batch.number, PassKind.DELTA) is not None
+    def _is_followed(self) -> bool:
+        """Whether passes after the seed were made."""
+        kinds = (PassKind.DELTA, PassKind.FINAL)
+        return any(self._records.find(self._plan.name, self.batch.number, kind) is not None for kind in kinds)
+
+    @property
+    def _records(self) -> PassRecords:
+        return self._invocation.world.ledger.passes
+
+
+async def _guarded(work: Callable[[], Awaitable[T]]) -> T:
+    try:
+        return await work()
+    except Refused as refused:
+        raise BatchRefused.by(refused) from refused
+
+
+def _once(scan: Scan, trees: Sequence[bytes]) -> Scan:
+    """Makes one scan of these trees, whichever of them are asked for, and gives it again and again."""
+    made: list[CatalogRecord] = []
+
+    async def scan_once(_: Sequence[bytes]) -> CatalogRecord:
+        if not made:
+            made.append(await scan(trees))
+        return made[0]
+
+    return scan_once
 
 
 def moves_of(deltas: Deltas, record: PassRecord) -> tuple[int, int]:

@@ -25,13 +25,21 @@ class ChunkQueue:
     """
 
     def __init__(
-        self, passes: PassRecords, clock: Clock, pass_id: int, kinds: Sequence[ChunkKind], routes: Routes
+        self,
+        passes: PassRecords,
+        clock: Clock,
+        pass_id: int,
+        kinds: Sequence[ChunkKind],
+        routes: Routes,
+        *,
+        but_trees: Collection[bytes] = (),
     ) -> None:
         self._passes = passes
         self._clock = clock
         self._pass_id = pass_id
         self._kinds = tuple(kinds)
         self._routes = routes
+        self._but_trees = but_trees
         self._bricks = passes.bricks(pass_id)
         self._ahead: dict[str | None, deque[ChunkRecord]] = {}
         self._exhausted: set[str | None] = set()
@@ -122,7 +130,9 @@ class ChunkQueue:
         found = [
             chunk
             for kind in self._kinds
-            for chunk in self._passes.pending(self._pass_id, kind.value, limit, bricks=bricks)
+            for chunk in self._passes.pending(
+                self._pass_id, kind.value, limit, bricks=bricks, but_trees=self._but_trees
+            )
         ]
         return sorted(found, key=lambda chunk: (-chunk.size_bytes, chunk.number))[:limit]
 

@@ -111,6 +111,8 @@ class PassUnderWay:
 
     `doubtful_trees` are those that a driver has left in the middle: what lies on the target there proves nothing.
     `syncs` are the calls that bring what was written on a host to the target's disks, by host.
+    `left_alone` are trees whose users work on the target: none of their chunks is given out, and nothing is linked to
+    what lies in them.
     `known_io_errors` are source files that an earlier run could not read for EIO: they do not stop the pool again.
     """
 
@@ -125,6 +127,7 @@ class PassUnderWay:
     health: SharedCall[HealthNow]
     known_io_errors: Mapping[bytes, FileProblem]
     doubtful_trees: frozenset[bytes] = frozenset()
+    left_alone: frozenset[bytes] = frozenset()
     syncs: dict[str, SharedCall[None]] = field(default_factory=dict)
     tally: Tally = field(default_factory=Tally)
     trees_gone: set[bytes] = field(default_factory=set)

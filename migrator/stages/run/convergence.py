@@ -1,6 +1,6 @@
 """After a pass over a batch: what the ledger says of its passes, the decision about another one, and its record."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from migrator.decide.convergence import decide
 from migrator.decide.forecast import choose_cost
@@ -9,6 +9,7 @@ from migrator.domain.convergence import ConvergenceRecord, Decision, FreezeCheck
 from migrator.domain.scan import CatalogRecord
 from migrator.domain.states import PassState
 from migrator.ports.ledger import Ledger, PassRecord
+from migrator.stages.run.bases import covers
 
 MovesOf = Callable[[PassRecord], tuple[int, int]]
 """How many renames a pass made, and how many outermost paths it took away: what its move list holds."""
@@ -19,6 +20,7 @@ def judge_passes(
     *,
     plan: str,
     batch: int,
+    trees: Collection[bytes],
     at_s: float,
     streams: int,
     check: FreezeCheck,
@@ -26,12 +28,17 @@ def judge_passes(
     made: int,
     moves_of: MovesOf,
 ) -> Decision:
-    """Whether to make another delta pass, once the last one has been closed; the prediction is recorded with that one.
+    """Whether to make another delta pass over these trees, once the last one has been closed; the prediction is recorded
+    with that one. Passes over some of them alone, as final ones, tell nothing of it.
 
     `at_s` is now, `made` how many delta passes this run has made. May be called again: the record is replaced, and the
     freeze that was predicted after the pass before stays what it is compared with. Blocking.
     """
-    records = [one for one in ledger.passes.of_batch(plan, batch) if one.state is PassState.DONE]
+    records = [
+        one
+        for one in ledger.passes.of_batch(plan, batch)
+        if one.state is PassState.DONE and covers(ledger.passes, one, trees)
+    ]
     scans = {scan.name: scan for scan in ledger.scans.all()}
     earlier = {one.pass_id: one.prediction.freeze_s for one in ledger.predictions.of_batch(plan, batch)}
     decision = decide(

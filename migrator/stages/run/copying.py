@@ -39,12 +39,13 @@ def nothing_after(_: PassUnderWay) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Copying:
-    """Carries passes over one batch out, as the ledger has them."""
+    """Carries passes over one batch out, as the ledger has them, but for chunks of the trees that are left alone."""
 
     invocation: Invocation
     plan: Plan
     site: SiteRecord
     batch: Batch
+    left_alone: frozenset[bytes] = frozenset()
 
     def expect(self, bricks: Collection[str]) -> None:
         """Chunks of these bricks will be read soon: their hosts are reached meanwhile."""
@@ -169,6 +170,7 @@ class Copying:
             sync=SharedCall(sync),
             health=SharedCall(health),
             known_io_errors=known,
+            left_alone=self.left_alone,
         )
 
     async def _copy_chunks(self, under_way: PassUnderWay, routes: Routes) -> None:
@@ -186,7 +188,11 @@ class Copying:
                     if under_way.stop_found is None:
                         await run_step(under_way, routes, step)
                 await under_way.confirmations.settled()
-                if not any(passes.pending(under_way.pass_id, kind.value, 1) for step in steps for kind in step):
+                if not any(
+                    passes.pending(under_way.pass_id, kind.value, 1, but_trees=under_way.left_alone)
+                    for step in steps
+                    for kind in step
+                ):
                     return
 
         for steps in (CHUNK_STEPS[:in_place], CHUNK_STEPS[in_place:times], CHUNK_STEPS[times:]):
@@ -245,7 +251,7 @@ class Copying:
             vanished=world.ledger.passes.vanished_count(under_way.pass_id),
             bad=tuple(world.ledger.passes.attention(under_way.pass_id)),
             trees_gone=tuple(sorted(under_way.trees_gone)),
-            left=remaining_of(world, self.plan, self.batch, record).trees,
+            left=remaining_of(world, self.plan, self.batch, record, left_alone=self.left_alone).trees,
             stopped=under_way.explain_stop(),
         )
 

@@ -91,7 +91,7 @@ class DeltaPass:
         if self.kind is PassKind.DELTA:
             record = unfinished_delta(self.invocation.world.ledger.passes, self.plan, self.batch)
         if record is None:
-            await self._end_earlier()
+            await self.end_earlier()
             record = await self._begin()
         left = remaining_of(self.invocation.world, self.plan, self.batch, record)
         copying.expect(left.bricks)
@@ -117,9 +117,10 @@ class DeltaPass:
     def _trees(self) -> list[bytes]:
         return [tree.path for tree in self.batch.trees]
 
-    async def _end_earlier(self) -> None:
+    async def end_earlier(self) -> None:
         """Close the passes over these trees that were cut off and that nothing goes on with. What they had begun to rename
-        and to take away is brought to its end: what lies where on the target could not be told otherwise.
+        and to take away is brought to its end: what lies where on the target could not be told otherwise. The passes that
+        come next may have another base afterwards. May be called again. Raises Refused.
         """
         world, passes = self.invocation.world, self.invocation.world.ledger.passes
         for record in passes.of_batch(self.plan.name, self.batch.number):

@@ -2,7 +2,7 @@
 
 import errno
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -124,18 +124,27 @@ def copy_one(source: SourceFileSystem, target: TargetFileSystem, tree: bytes, pa
 class _Linker:
     """Makes the links of one chunk. Where the first name of a group is missing, the first link takes its place."""
 
-    def __init__(self, source: SourceFileSystem, target: TargetFileSystem, tree: bytes, *, keeps_links: bool) -> None:
+    def __init__(
+        self,
+        source: SourceFileSystem,
+        target: TargetFileSystem,
+        tree: bytes,
+        *,
+        keeps_links: bool,
+        left_alone: Collection[bytes],
+    ) -> None:
         self._source = source
         self._target = target
         self._tree = tree
         self._keeps_links = keeps_links
+        self._left_alone = left_alone
         self._instead: dict[bytes, bytes] = {}
 
     @classmethod
     def of(cls, under_way: PassUnderWay, tree: bytes) -> "_Linker":
         """For one chunk of the pass."""
         world, keeps_links = under_way.world, under_way.capabilities.keeps_hard_links
-        return cls(world.source, world.target, tree, keeps_links=keeps_links)
+        return cls(world.source, world.target, tree, keeps_links=keeps_links, left_alone=under_way.left_alone)
 
     def make_all(self, paths: Iterable[ListedPath], stopped: Callable[[], bool]) -> list[FileProblem]:
         problems: list[FileProblem] = []
@@ -151,6 +160,9 @@ class _Linker:
     def make(self, path: bytes, link_to: bytes | None) -> FileProblem | None:
         """Make one path a name of the other, as far as they are one file on the source; a copy of its own otherwise."""
         existing = None if link_to is None else self._instead.get(link_to, link_to)
+        if existing is not None and any(is_beneath(existing, tree) for tree in self._left_alone):
+            # On the target its user may have written to it: that would be read in another tree.
+            existing = None
         if existing is not None and self._keeps_links:
             here, there = look(self._source, path), look(self._source, existing)
             if isinstance(here, Entry) and isinstance(there, Entry) and _same_file(here, there):

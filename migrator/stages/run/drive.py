@@ -51,6 +51,8 @@ async def run_driver_step(under_way: PassUnderWay, driving: Driving) -> DriverRe
     watching = asyncio.create_task(meter.watch())
     try:
         for chunk in passes.add_trees(under_way.pass_id, _trees_to_drive(under_way)):
+            if chunk.tree in under_way.left_alone:
+                continue
             if chunk.state is ChunkState.PENDING and under_way.stop_found is None:
                 await step.drive(chunk, meter)
     finally:
@@ -80,7 +82,7 @@ def doubtful_trees(under_way: PassUnderWay) -> frozenset[bytes]:
     target there need not have reached its disks, so size and times prove nothing.
     """
     passes = under_way.world.ledger.passes
-    chunks = passes.pending(under_way.pass_id, ChunkKind.TREE.value, _ALL)
+    chunks = passes.pending(under_way.pass_id, ChunkKind.TREE.value, _ALL, but_trees=under_way.left_alone)
     return frozenset(chunk.tree for chunk in chunks if passes.attempts_of_chunk(chunk.id))
 
 

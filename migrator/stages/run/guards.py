@@ -77,15 +77,20 @@ async def find_problems(
             ),
         )
     )
-    read_only = (
-        ("whether the target can be written is not known",)
-        if capacity is None
-        else ("the target is mounted read-only",)
-        if capacity.read_only
-        else ()
-    )
-    findings.append(GuardFinding(guard="target writable", problems=read_only))
+    findings.append(GuardFinding(guard="target writable", problems=_write_problems(capacity)))
     return tuple(findings), health
+
+
+async def site_problems(world: World, request: RunRequest, site: SiteRecord) -> tuple[str, ...]:
+    """What speaks against every batch alike: the mounts, the source's health, a target that cannot be written."""
+    timeout_s = request.stall_timeout_s
+    health = await world.source.health()
+    return (
+        *await mount_findings(world, world.source, site.source, timeout_s),
+        *await mount_findings(world, world.target, site.target, timeout_s),
+        *health_problems(health, health, tasks_count=False),
+        *_write_problems(await _capacity(world, timeout_s)),
+    )
 
 
 async def mount_findings(
@@ -127,6 +132,12 @@ def list_problems(world: World, batch: Batch) -> tuple[str, ...]:
     if digest != batch.chunk_list_digest:
         return (f"the chunk list {batch.chunk_list} is not the one that the plan was written with",)
     return ()
+
+
+def _write_problems(capacity: Capacity | None) -> tuple[str, ...]:
+    if capacity is None:
+        return ("whether the target can be written is not known",)
+    return ("the target is mounted read-only",) if capacity.read_only else ()
 
 
 async def _capacity(world: World, timeout_s: float) -> Capacity | None:

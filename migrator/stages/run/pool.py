@@ -17,11 +17,11 @@ async def run_step(under_way: PassUnderWay, routes: Routes, step: Sequence[Chunk
 
     Raises what a worker raises; CancelledError after every stream has ended.
     """
-    ledger = under_way.world.ledger
-    kinds = [kind for kind in step if ledger.passes.pending(under_way.pass_id, kind.value, 1)]
+    ledger, alone = under_way.world.ledger, under_way.left_alone
+    kinds = [kind for kind in step if ledger.passes.pending(under_way.pass_id, kind.value, 1, but_trees=alone)]
     if not kinds:
         return
-    queue = ChunkQueue(ledger.passes, under_way.world.clock, under_way.pass_id, kinds, routes)
+    queue = ChunkQueue(ledger.passes, under_way.world.clock, under_way.pass_id, kinds, routes, but_trees=alone)
     meter = Meter(under_way, kinds, ledger.passes.totals(under_way.pass_id))
     try:
         async with asyncio.TaskGroup() as group:

@@ -1,7 +1,7 @@
 """What is left of a batch, counted without changing anything."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
 
 from migrator.decide.forecast import still_needed
 from migrator.domain.plan import Batch, Chunk, Plan
@@ -21,9 +21,9 @@ class Remaining:
     """Chunks that are still to be copied, tree by tree, what they need on the target, and the bricks that they lie on."""
 
     record: PassRecord | None
-    trees: tuple[TreeWork, ...]
-    chunks_by_kind: dict[ChunkKind, int]
-    need: Need
+    trees: tuple[TreeWork, ...] = ()
+    chunks_by_kind: Mapping[ChunkKind, int] = field(default_factory=dict)
+    need: Need = field(default_factory=Need)
     bricks: frozenset[str] = frozenset()
 
     @property
@@ -41,20 +41,23 @@ class _Piece:
     brick: str | None
 
 
-def remaining(world: World, plan: Plan, batch: Batch) -> Remaining:
+def remaining(world: World, plan: Plan, batch: Batch, *, left_alone: Collection[bytes] = ()) -> Remaining:
     """What a seed pass over the batch would copy. Chunks that were under way when a run was killed count, and those that
     failed: both are tried again.
     """
-    return remaining_of(world, plan, batch, world.ledger.passes.find(plan.name, batch.number, PassKind.SEED))
+    record = world.ledger.passes.find(plan.name, batch.number, PassKind.SEED)
+    return remaining_of(world, plan, batch, record, left_alone=left_alone)
 
 
-def remaining_of(world: World, plan: Plan, batch: Batch, record: PassRecord | None) -> Remaining:
-    """What is left of a pass over the batch; None: of a seed pass that has not begun."""
+def remaining_of(
+    world: World, plan: Plan, batch: Batch, record: PassRecord | None, *, left_alone: Collection[bytes] = ()
+) -> Remaining:
+    """What is left of a pass over the batch, but for some trees; None: of a seed pass that has not begun."""
     trees: dict[bytes, list[int]] = {tree.path: [0, 0, 0] for tree in batch.trees}
     by_kind: dict[ChunkKind, int] = {}
     needs: dict[bytes, Need] = {}
     bricks: set[str] = set()
-    for piece in _of_pass(world, record) if record else _of_list(world, batch):
+    for piece in _of_pass(world, record, left_alone) if record else _of_list(world, batch, left_alone):
         sums = trees.setdefault(piece.tree, [0, 0, 0])
         sums[0] += 1
         by_kind[piece.kind] = by_kind.get(piece.kind, 0) + 1
@@ -94,14 +97,15 @@ def _plus(need: Need | None, piece: _Piece) -> Need:
     return Need(size_bytes=so_far.size_bytes + piece.size_bytes, inodes=so_far.inodes + piece.files)
 
 
-def _of_list(world: World, batch: Batch) -> Iterable[_Piece]:
+def _of_list(world: World, batch: Batch, left_alone: Collection[bytes]) -> Iterable[_Piece]:
     # Before anything is read from it: a list that was replaced need not be one.
     refuse(batch, (GuardFinding(guard="chunk lists", problems=list_problems(world, batch)),))
     for chunk in world.chunk_lists.chunks(batch.chunk_list):
-        yield _piece(chunk)
+        if chunk.tree not in left_alone:
+            yield _piece(chunk)
 
 
-def _of_pass(world: World, record: PassRecord) -> Iterable[_Piece]:
+def _of_pass(world: World, record: PassRecord, left_alone: Collection[bytes]) -> Iterable[_Piece]:
     passes = world.ledger.passes
     failed = passes.totals(record.id).chunks.get(ChunkState.FAILED, 0)
     if record.state is PassState.DONE and not failed:
@@ -111,4 +115,5 @@ def _of_pass(world: World, record: PassRecord) -> Iterable[_Piece]:
     records.extend(chunk for chunk in map(passes.chunk, sorted(under_way)) if chunk.state is ChunkState.RUNNING)
     records.extend(passes.to_retry(record.id))
     for chunk in records:
-        yield _piece(chunk)
+        if chunk.tree not in left_alone:
+            yield _piece(chunk)

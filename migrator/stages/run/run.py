@@ -1,14 +1,14 @@
 """The entry of the stage: one run over one or more batches."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 from migrator.domain.errors import ExitCode, Interrupted, MigratorError
 from migrator.domain.events import EventKind, Severity
-from migrator.domain.plan import Batch, Plan
-from migrator.domain.run import BatchSummary, RunRequest, RunStopped, RunSummary
-from migrator.domain.units import several
+from migrator.domain.plan import Plan
+from migrator.domain.run import BatchSummary, GuardFinding, Refusal, RunRequest, RunStopped, RunSummary
 from migrator.ports.activity import Activity
 from migrator.ports.blocking import Blocking
 from migrator.ports.catalog import ChunkLists
@@ -26,11 +26,13 @@ from migrator.stages.run.bases import unfinished_delta
 from migrator.stages.run.batch import BatchRun
 from migrator.stages.run.context import LOG, Invocation, World
 from migrator.stages.run.delta import Deltas
-from migrator.stages.run.guards import find_problems, read_plan
+from migrator.stages.run.guards import find_problems, read_plan, site_problems
 from migrator.stages.run.hook_looks import preview_hooks
 from migrator.stages.run.hooking import Hooking
-from migrator.stages.run.preview import remaining, remaining_of
+from migrator.stages.run.left_alone import BatchRefused, Chosen, choose_trees, problem_of_part, require_part
+from migrator.stages.run.preview import Remaining, remaining, remaining_of
 from migrator.stages.run.recovery import recover
+from migrator.stages.run.run_words import run_words
 from migrator.stages.run.trash import expire_trash
 
 VERB = "run"
@@ -82,11 +84,14 @@ async def run_batches(
         tokens=tokens,
     )
     plan, site = read_plan(world, request)
-    batches = [batch for number in dict.fromkeys(request.batches) for batch in plan.batches if batch.number == number]
+    numbered = [batch for number in dict.fromkeys(request.batches) for batch in plan.batches if batch.number == number]
     if request.dry_run:
+        batches = [choose_trees(ledger, plan, batch, request.trees) for batch in numbered]
         return await _preview(world, request, plan, site, batches, hooks=hooks, deltas=deltas)
-    purpose = f"run of batch {', '.join(str(batch.number) for batch in batches)} of plan {plan.name}"
+    purpose = f"run of batch {', '.join(str(batch.number) for batch in numbered)} of plan {plan.name}"
     with locks.hold(VERB, purpose), files.open(VERB, clock.now_s()) as directory:
+        # A cutover holds the same lock: nobody is moved from here on.
+        batches = [choose_trees(ledger, plan, batch, request.trees) for batch in numbered]
         earlier = ledger.runs.latest(VERB)
         run_id = ledger.runs.start(verb=VERB, pid=request.pid, at_s=clock.now_s(), directory=directory.path)
         invocation = Invocation(world=world, request=request, run_id=run_id, directory=directory)
@@ -121,14 +126,14 @@ async def run_batches(
 
 async def _copy(
     hooking: Hooking,
-    batches: list[Batch],
+    batches: Sequence[Chosen],
     directory: RunDirectory,
     *,
     heard_at_s: float,
     deltas: Deltas | None,
 ) -> RunSummary:
     invocation, plan, site = hooking.invocation, hooking.plan, hooking.site
-    numbers = ", ".join(str(batch.number) for batch in batches)
+    numbers = ", ".join(str(chosen.batch.number) for chosen in batches)
     subject = f"plan {plan.name}"
     invocation.say(EventKind.RUN_STARTED, Severity.INFO, subject, f"run of batch {numbers} of plan {plan.name}")
     await hooking.begin()
@@ -136,25 +141,46 @@ async def _copy(
     if deltas is not None:
         await expire_trash(invocation, deltas, site)
     done: list[BatchSummary] = []
-    for batch in batches:
-        summary = await BatchRun(hooking=hooking, batch=batch, deltas=deltas).run()
+    for chosen in batches:
+        try:
+            summary = await _run_one(hooking, chosen, deltas)
+        except BatchRefused as refused:
+            if len(batches) == 1 or await site_problems(invocation.world, invocation.request, site):
+                raise
+            summary = _refused(invocation, chosen, refused)
         done.append(summary)
         if summary.stopped is not None:
             so_far = RunSummary(run_id=invocation.run_id, directory=directory.path, dry_run=False, batches=tuple(done))
             raise RunStopped(summary.stopped, so_far)
     whole = RunSummary(run_id=invocation.run_id, directory=directory.path, dry_run=False, batches=tuple(done))
-    words = "had been finished before: nothing was copied" if whole.nothing_to_do else "copied"
-    if skipped := [str(batch.batch) for batch in done if batch.skipped]:
-        all_skipped = len(skipped) == len(done)
-        words = (
-            "skipped by hooks: nothing was copied" if all_skipped else f"{words}, but for {', '.join(skipped)} (hooks)"
-        )
-    bad = sum(len(batch.bad) for batch in done)
-    if bad:
-        words += f"; {several(bad, 'file needs', 'files need')} attention"
-    severity = Severity.WARNING if bad or skipped else Severity.INFO
+    words, severity = run_words(whole)
     invocation.say(EventKind.RUN_FINISHED, severity, subject, f"batch {numbers}: {words}")
     return whole
+
+
+async def _run_one(hooking: Hooking, chosen: Chosen, deltas: Deltas | None) -> BatchSummary:
+    invocation, batch = hooking.invocation, chosen.batch
+    left_alone = tuple(sorted(chosen.left_alone))
+    if left_alone:
+        invocation.say(EventKind.TREES_LEFT_ALONE, Severity.INFO, f"batch {batch.number}", chosen.words)
+    if not batch.trees and left_alone:
+        return BatchSummary(batch=batch.number, nothing_to_do=True, left_alone=left_alone)
+    require_part(invocation.world.ledger, hooking.plan, chosen, deltas=deltas is not None)
+    running = BatchRun(hooking=hooking, batch=batch, deltas=deltas, whole=chosen.whole, left_alone=chosen.left_alone)
+    return replace(await running.run(), left_alone=left_alone)
+
+
+def _refused(invocation: Invocation, chosen: Chosen, refused: BatchRefused) -> BatchSummary:
+    """The other batches go on: what speaks against this one is not known to speak against them."""
+    number = chosen.batch.number
+    message = f"batch {number} was refused, and the next one follows: {refused.message}"
+    invocation.say(EventKind.BATCH_REFUSED, Severity.ERROR, f"batch {number}", message)
+    LOG.error("%s", refused.message, extra={"hint": refused.hint})
+    return BatchSummary(
+        batch=number,
+        left_alone=tuple(sorted(chosen.left_alone)),
+        refusal=Refusal(message=refused.message, cause=refused.cause, hint=refused.hint),
+    )
 
 
 async def _preview(
@@ -162,7 +188,7 @@ async def _preview(
     request: RunRequest,
     plan: Plan,
     site: SiteRecord,
-    batches: list[Batch],
+    batches: Sequence[Chosen],
     *,
     hooks: Hooks | None,
     deltas: Deltas | None,
@@ -173,10 +199,19 @@ async def _preview(
     """
     at_most = deltas.limits.max_delta_passes if deltas else 0
     found: list[BatchSummary] = []
-    for batch in batches:
+    for chosen in batches:
+        batch, alone = chosen.batch, chosen.left_alone
+        if not batch.trees and alone:
+            found.append(BatchSummary(batch=batch.number, nothing_to_do=True, left_alone=tuple(sorted(alone))))
+            continue
         begun = unfinished_delta(world.ledger.passes, plan, batch) if deltas else None
-        left = remaining(world, plan, batch) if begun is None else remaining_of(world, plan, batch, begun)
+        if begun is not None or not chosen.whole:
+            left = remaining_of(world, plan, batch, begun) if begun is not None else Remaining(record=None)
+        else:
+            left = remaining(world, plan, batch, left_alone=alone)
         findings, _ = await find_problems(world, request, site, batch, left.need)
+        if problem := problem_of_part(world.ledger, plan, chosen):
+            findings = (*findings, GuardFinding(guard="seed pass", problems=(problem,)))
         finished = left.record is not None and not left.chunks and not at_most
         to_call, hook_finding = await preview_hooks(world, hooks, plan, batch, idle=finished)
         found.append(
@@ -191,6 +226,7 @@ async def _preview(
                 nothing_to_do=finished,
                 hooks=to_call,
                 deltas_to_follow=at_most,
+                left_alone=tuple(sorted(alone)),
             )
         )
     return RunSummary(run_id=None, directory=None, dry_run=True, batches=tuple(found))

@@ -18,17 +18,20 @@ from migrator.stages.run.preview import Remaining, remaining
 
 @dataclass(slots=True, kw_only=True)
 class SeedPass:
-    """Copies one batch as far as it goes. `run` may be called again: it goes on where the pass is."""
+    """Copies one batch as far as it goes, but for the trees that are left alone: their chunks stay as they are, and count
+    as not arrived. `run` may be called again: it goes on where the pass is.
+    """
 
     invocation: Invocation
     plan: Plan
     site: SiteRecord
     batch: Batch
+    left_alone: frozenset[bytes] = frozenset()
     _driven: DriverResult | None = None
 
     async def run(self) -> BatchSummary:
         """Raises Refused where a guard trips before anything is copied; a stop on the way is in the summary."""
-        left = remaining(self.invocation.world, self.plan, self.batch)
+        left = remaining(self.invocation.world, self.plan, self.batch, left_alone=self.left_alone)
         if self._is_finished(left):
             return self._nothing_to_do(left)
         copying = self._copying
@@ -49,7 +52,13 @@ class SeedPass:
 
     @property
     def _copying(self) -> Copying:
-        return Copying(invocation=self.invocation, plan=self.plan, site=self.site, batch=self.batch)
+        return Copying(
+            invocation=self.invocation,
+            plan=self.plan,
+            site=self.site,
+            batch=self.batch,
+            left_alone=self.left_alone,
+        )
 
     def _is_finished(self, left: Remaining) -> bool:
         return left.record is not None and left.record.state is PassState.DONE and not left.chunks
@@ -85,7 +94,7 @@ class SeedPass:
         elif record.state is not PassState.RUNNING:
             passes.set_state(record.id, PassState.RUNNING, now_s)
         self._advance(BatchState.SEEDING)
-        again = passes.retry_failed(record.id)
+        again = passes.retry_failed(record.id, but_trees=self.left_alone)
         message = f"seed pass over batch {number}: {several(left.chunks, 'chunk')} to do"
         if again:
             message += f", {again} of them failed before"
