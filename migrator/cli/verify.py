@@ -88,6 +88,7 @@ def verify_command(
                             ledger=ledger,
                             progress=shown,
                             clock=wiring.clock,
+                            reap_lists=wiring.reap_lists(),
                         ),
                         when_interrupted="this batch's verification starts over: give the command again",
                     )

@@ -49,7 +49,9 @@ class TreeUsage:
 
 
 class SurpriseKind(StrEnum):
-    """What will surprise somebody if nobody says it beforehand. The `loss-` kinds are what the target cannot keep."""
+    """What will surprise somebody if nobody says it beforehand. The `loss-` kinds are what the target cannot keep; what the
+    plan's reap list names is skipped, or belongs into archives, and only a verification counts it.
+    """
 
     HARD_LINKS_IN_BATCH = "hard-links-across-trees"
     HARD_LINKS_BROKEN = "hard-links-broken"
@@ -74,6 +76,8 @@ class SurpriseKind(StrEnum):
     LOSS_SYMLINK_OWNER = "loss-symlink-owner"
     LOSS_SYMLINK_TIME = "loss-symlink-time"
     LOSS_SPARSENESS = "loss-sparseness"
+    SKIPPED = "skipped"
+    ARCHIVED = "archived"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

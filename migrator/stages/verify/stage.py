@@ -25,6 +25,7 @@ from migrator.ports.filesystem import FileSystem, SourceFileSystem, TargetFileSy
 from migrator.ports.ledger import Ledger, SiteRecord
 from migrator.ports.manifest import ClosedManifest, ManifestDraft, Manifests
 from migrator.ports.progress import Progress
+from migrator.ports.reap import ReapIndex, ReapLists
 from migrator.stages.verify.carrying import Carrying
 from migrator.stages.verify.links import compare_links
 from migrator.stages.verify.tally import Tally, error_problem
@@ -73,6 +74,7 @@ async def verify(
     ledger: Ledger,
     progress: Progress,
     clock: Clock,
+    reap_lists: ReapLists | None = None,
 ) -> VerificationRecord:
     """Compare both sides of a batch as they are now, and write the manifest of what arrived.
 
@@ -93,6 +95,7 @@ async def verify(
         ledger=ledger,
         progress=progress,
         clock=clock,
+        reap_lists=reap_lists,
     )
     return await stage.run()
 
@@ -108,8 +111,10 @@ class _Verification:
         ledger: Ledger,
         progress: Progress,
         clock: Clock,
+        reap_lists: ReapLists | None,
     ) -> None:
         self._request = request
+        self._reap_lists = reap_lists
         self._source = source
         self._target = target
         self._manifests = manifests
@@ -273,6 +278,7 @@ class _Verification:
             reading=reading,
             carrying=carrying,
             held_entries=self._request.held_entries,
+            reaped=await asyncio.to_thread(self._reap_index, batch),
         )
         trees = await asyncio.to_thread(self._find_trees, batch, comparison, tally)
         ticker = asyncio.create_task(self._show_again_and_again(batch, tally))
@@ -288,6 +294,14 @@ class _Verification:
         if tally.unread:
             self._reasons.append(f"{several(tally.unread, 'path')} could not be read: see the differences")
         return manifest
+
+    def _reap_index(self, batch: Batch) -> ReapIndex | None:
+        """What the plan's reap list has of these trees, for what is not on the target. Raises Refused."""
+        reap = self._request.plan.reap
+        if self._reap_lists is None or reap is None or reap.reap_list is None:
+            return None
+        self._reap_lists.checked(reap.reap_list, reap.digest or "")
+        return self._reap_lists.index(reap.reap_list, trees=[tree.path for tree in batch.trees])
 
     def _find_trees(self, batch: Batch, comparison: TreeComparison, tally: Tally) -> tuple[bytes, ...]:
         """The trees that are on the source; what became of the others is a reason not to be whole."""
