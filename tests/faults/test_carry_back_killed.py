@@ -1,0 +1,161 @@
+"""`kill -9` in every phase of carrying back: made again, it brings the source to what the target is."""
+
+import contextlib
+import os
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from migrator.adapters.executors import proc
+from tests.back_world import OWNER, BackWorld
+from tests.conftest import MakeXfs
+from tests.delta_changes import build, change, let_settle, write
+from tests.run_site import DEADLINE_S, REPOSITORY, RealSite
+
+pytestmark = [pytest.mark.needs_root, pytest.mark.slow, pytest.mark.timeout(600)]
+
+RENAMED = 800
+SENT = 400
+
+
+@pytest.fixture
+def world(scratch: Path, make_xfs: MakeXfs) -> Iterator[BackWorld]:
+    """A user who was switched, and has changed everything since, with much to rename and some to send."""
+    site = RealSite(scratch / "site", make_xfs(), make_xfs())
+    made = BackWorld(site)
+    build(made.source)
+    for number in range(RENAMED):
+        write(made.source / "old names" / f"{number}", f"renamed {number}")
+    let_settle()
+    site.prepare()
+    assert site.run().returncode == 0
+    made.switch()
+    change(made.target)
+    (made.target / "new names").mkdir()
+    for number in range(RENAMED):
+        (made.target / "old names" / f"{number}").rename(made.target / "new names" / f"{number:05d}")
+    for number in range(SENT):
+        write(made.target / "sent" / f"{number}", f"{number:04d}" * 4000)
+    let_settle()
+    made.freeze_target()
+    # What is sent takes some seconds.
+    site.write(transfer='bwlimit = "2MiB"')
+    yield made
+    end_streams(made)
+
+
+def ask(world: BackWorld, query: str) -> list[tuple[object, ...]]:
+    """Of the ledger of the rollback; nothing while it is being made."""
+    file = world.directory / "ledger.db"
+    if not file.exists():
+        return []
+    with (
+        contextlib.suppress(sqlite3.OperationalError),
+        closing(sqlite3.connect(f"file:{file}?mode=ro", uri=True, timeout=30)) as ledger,
+    ):
+        return ledger.execute(query).fetchall()
+    return []
+
+
+def end_streams(world: BackWorld) -> None:
+    tokens = [
+        str(token) for (token,) in ask(world, "SELECT token FROM attempts WHERE state IN ('intended', 'running')")
+    ]
+    for process in (process for found in proc.carriers(tokens).values() for process in found):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process.pid, 9)
+
+
+def attempts(world: BackWorld, state: str) -> int:
+    return len(ask(world, f"SELECT id FROM attempts WHERE state = '{state}'"))
+
+
+def staged(world: BackWorld) -> int:
+    return sum(1 for _ in world.site.source.path.glob(".migrator-trash/*/.migrator-staged/0*/*"))
+
+
+def under_new_names(world: BackWorld) -> int:
+    with contextlib.suppress(FileNotFoundError):
+        return len(os.listdir(world.source / "new names"))
+    return 0
+
+
+PHASES: dict[str, Callable[[BackWorld], object]] = {
+    "ledger": lambda world: (world.directory / "ledger.db").exists(),
+    "scan": lambda world: (world.directory / "catalogs").exists(),
+    "switch-written": lambda world: any(world.directory.glob("catalogs/switch-*/part-000000.parquet")),
+    "switch-noted": lambda world: ask(world, "SELECT id FROM passes WHERE kind = 'seed'"),
+    "lists": lambda world: any(world.directory.rglob("*-final-0001.parquet")),
+    "pass-recorded": lambda world: ask(world, "SELECT id FROM passes WHERE kind = 'final'"),
+    "taking-out": lambda world: staged(world) > 100,
+    "putting-in": lambda world: under_new_names(world) > 100,
+    "sending": lambda world: attempts(world, "running"),
+    "half-sent": lambda world: attempts(world, "succeeded") > 3,
+}
+
+
+@contextlib.contextmanager
+def started(world: BackWorld) -> Iterator["subprocess.Popen[str]"]:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.faults.carry_child", str(world.site.file)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        stdin=subprocess.DEVNULL,
+        text=True,
+        cwd=REPOSITORY,
+    )
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.communicate(timeout=DEADLINE_S)
+
+
+def kill_when(world: BackWorld, reached: Callable[[BackWorld], object]) -> bool:
+    """Kill it as soon as something holds; whether that was before its end."""
+    with started(world) as process:
+        deadline = time.monotonic() + DEADLINE_S
+        while process.poll() is None:
+            assert time.monotonic() < deadline, "the phase was not seen"
+            if reached(world):
+                process.kill()
+                return process.wait() != 0
+            time.sleep(0.001)
+        assert process.returncode == 0, process.communicate()
+    return False
+
+
+@pytest.mark.parametrize("phase", PHASES)
+def test_what_was_killed_is_made_anew_and_comes_to_the_same(world: BackWorld, phase: str) -> None:
+    assert kill_when(world, PHASES[phase])
+    copied, proof = world.seen()
+    assert copied is None or copied.finished_at_s is None
+    assert proof is None
+    world.site.write()
+    world.carry()
+    world.proves()
+    assert not list(world.site.source.path.rglob(".migrator-copy-*"))
+
+
+def test_killed_again_and_again_with_a_user_at_work_in_between(world: BackWorld) -> None:
+    """The rollback is given up after each kill, and the user goes on on the target."""
+    for turn, phase in enumerate(("taking-out", "putting-in", "sending", "half-sent")):
+        killed = kill_when(world, PHASES[phase])
+        assert killed or turn
+        os.chown(world.target, OWNER, OWNER)
+        world.target.chmod(0o755)
+        write(world.target / "later" / f"{turn}", f"later {turn}")
+        (world.target / "new names" / f"{turn:05d}").rename(world.target / f"renamed again {turn}")
+        (world.target / "new names" / f"{turn + 100:05d}").unlink()
+        (world.target / "sent" / f"{turn}").write_text(f"again {turn}")
+        world.freeze_target()
+    world.site.write()
+    world.carry()
+    world.proves()
