@@ -1,7 +1,6 @@
 """`backup`: a backup of the target, which somebody else has made, is written down."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import click
 
@@ -13,20 +12,11 @@ from migrator.cli.context import open_site, verb
 from migrator.cli.invocation import Invocation
 from migrator.cli.options import batches, chosen_batches, chosen_trees, users
 from migrator.cli.present import present
+from migrator.domain.backup import BackupTold
 from migrator.domain.errors import ExitCode, UsageError
 from migrator.domain.events import Event, EventKind, Severity
-from migrator.domain.tree import UserTree
 from migrator.domain.units import several
 from migrator.stages.run import latest_plan
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BackupTold:
-    """What was written down."""
-
-    trees: tuple[UserTree, ...]
-    began_at_s: float
-    note: str
 
 
 @click.command("backup")

@@ -8,8 +8,10 @@ import pytest
 
 from migrator.domain import brick_list, report
 from migrator.domain.announcing import Announcement, AnnounceSummary
+from migrator.domain.backup import BackupTold
 from migrator.domain.changes import Changes, ChangeTally, TreeChanges
 from migrator.domain.convergence import ConvergenceRecord, Prediction, TreeChurn
+from migrator.domain.cutover_run import CutoverSummary, TreeOutcome
 from migrator.domain.purge import PurgeFinding, PurgeSummary, TreePurge
 from migrator.domain.run import BatchSummary, DeltaSummary, GuardFinding, RunSummary, Stopped, TreeWork
 from migrator.domain.scan import BrickWalk, CatalogRecord, ScanTimes
@@ -36,6 +38,9 @@ TYPES = [
     report.ThroughputPoint,
     report.RunFacts,
     report.Blocker,
+    CutoverSummary,
+    TreeOutcome,
+    BackupTold,
     report.ReportFacts,
     report.DonePoint,
     VerificationRecord,
