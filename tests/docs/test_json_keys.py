@@ -9,6 +9,7 @@ import pytest
 from migrator.domain import brick_list, report
 from migrator.domain.announcing import Announcement, AnnounceSummary
 from migrator.domain.backup import BackupTold
+from migrator.domain.archives import LeftOut, NotRestored, Restored, TreeArchived
 from migrator.domain.changes import Changes, ChangeTally, TreeChanges
 from migrator.domain.convergence import ConvergenceRecord, Prediction, TreeChurn
 from migrator.domain.cutover_run import CutoverSummary, TreeOutcome
@@ -21,6 +22,10 @@ from migrator.domain.volume_tasks import TaskCounters
 
 TEXT = (Path(__file__).parents[2] / "docs" / "json.md").read_text()
 TYPES = [
+    TreeArchived,
+    LeftOut,
+    Restored,
+    NotRestored,
     report.StatusFacts,
     report.Tally,
     report.BatchFacts,
