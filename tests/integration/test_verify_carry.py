@@ -298,7 +298,12 @@ def test_whatever_happens_the_manifests_are_released(world: World, monkeypatch: 
     def open_earlier(manifest: str, *, digest: str) -> object:
         opened = plain(manifest, digest=digest)
         close = opened.close
-        monkeypatch.setattr(opened, "close", lambda: (close(), closed.append(True)))
+
+        def close_and_tell() -> None:
+            close()
+            closed.append(True)
+
+        monkeypatch.setattr(opened, "close", close_and_tell)
         return opened
 
     monkeypatch.setattr(world.manifests, "open_earlier", open_earlier)

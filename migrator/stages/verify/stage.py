@@ -3,23 +3,21 @@
 import asyncio
 import os
 from collections import Counter
-from collections.abc import Container, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
 
 from migrator.decide.batch_states import after_verification
 from migrator.decide.site_guards import health_problems, mount_problems
 from migrator.domain.brick import SourceHealth
 from migrator.domain.entry import EntryType
-from migrator.domain.errors import ExitCode, Interrupted, MigratorError, Refused, UsageError
+from migrator.domain.errors import ExitCode, Interrupted, MigratorError, Refused
 from migrator.domain.events import Event, EventKind, Severity
-from migrator.domain.paths import parent, show
-from migrator.domain.plan import Batch, Plan
+from migrator.domain.paths import show
+from migrator.domain.plan import Batch
 from migrator.domain.progress import VerifyProgress
-from migrator.domain.scan import CatalogRecord
 from migrator.domain.site import MountIdentity, TargetCapabilities
 from migrator.domain.states import BatchState
 from migrator.domain.units import NS_PER_S, format_count, format_size, several
-from migrator.domain.verification import ContentReading, Difference, DifferenceKind, DigestPolicy, VerificationRecord
+from migrator.domain.verification import ContentReading, VerificationRecord
 from migrator.ports.clock import Clock
 from migrator.ports.filesystem import FileSystem, SourceFileSystem, TargetFileSystem
 from migrator.ports.ledger import Ledger, SiteRecord
@@ -27,33 +25,17 @@ from migrator.ports.manifest import ClosedManifest, ManifestDraft, Manifests
 from migrator.ports.progress import Progress
 from migrator.ports.reap import ReapIndex, ReapLists
 from migrator.stages.verify.carrying import Carrying
+from migrator.stages.verify.catalogs import compare_with_catalogs
 from migrator.stages.verify.links import compare_links
+from migrator.stages.verify.request import VerifyRequest, check_request
 from migrator.stages.verify.tally import Tally, error_problem
-from migrator.stages.verify.walk import HELD_ENTRIES, TreeComparison
+from migrator.stages.verify.walk import TreeComparison
 
 EXAMPLES_PER_KIND = 3
 """How many differences of each kind are shown with the result; the list beside the manifest has them all."""
 
 _SHOW_EVERY_S = 0.5
 _SUBJECT = "batch {number}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VerifyRequest:
-    """What to verify: a batch of a plan that was read (and so checked), how, and with how many worker threads.
-
-    `trees` are the user trees of the batch to compare; empty: all. With `carry` the content of a file is not read again
-    where an earlier verification of this site read it and nothing has changed since on either side (`decide.carrying`).
-    `held_entries` bounds how many names of one directory a worker holds in memory at a time.
-    """
-
-    plan: Plan
-    batch: int
-    policy: DigestPolicy
-    trees: tuple[bytes, ...] = ()
-    carry: bool = False
-    workers: int = 4
-    held_entries: int = HELD_ENTRIES
 
 
 def exit_code(record: VerificationRecord) -> ExitCode:
@@ -127,7 +109,8 @@ class _Verification:
 
     async def run(self) -> VerificationRecord:
         """The whole stage."""
-        site, capabilities, batch, state = self._check_request()
+        checked = check_request(self._request, self._ledger)
+        site, batch, self._trees = checked.site, checked.batch, checked.trees
         before = await self._check_guards(site)
         number = self._ledger.verifications.start(
             plan=self._request.plan.name, batch=batch.number, at_s=self._clock.now_s()
@@ -142,7 +125,7 @@ class _Verification:
         draft = await asyncio.to_thread(self._manifests.create, name, algorithm=self._request.policy.algorithm)
         tally = Tally(draft)
         try:
-            manifest = await self._compare(batch, capabilities, draft, tally, number)
+            manifest = await self._compare(batch, checked.capabilities, draft, tally, number)
         except asyncio.CancelledError:
             raise Interrupted(
                 f"the verification was stopped after {several(tally.paths, 'path')}",
@@ -159,42 +142,9 @@ class _Verification:
         self._reasons += await self._guards_afterwards(site, before)
         record = self._record(number, started_at_s, tally, manifest)
         self._ledger.verifications.finish(record)
-        self._set_batch_state(state, record)
+        self._set_batch_state(checked.state, record)
         self._announce(record, manifest)
         return record
-
-    def _check_request(self) -> tuple[SiteRecord, TargetCapabilities, Batch, BatchState]:
-        plan, number = self._request.plan, self._request.batch
-        site = self._ledger.site.read()
-        if site is None:
-            raise UsageError("the ledger knows no site yet", hint="run `migrator init` first")
-        if plan.site_id != site.site_id:
-            raise Refused(
-                f"plan {plan.name!r} was made for another site ({plan.site})",
-                cause="the plans directory or site.toml belongs to another migration",
-                hint="run `migrator plan` for this site",
-            )
-        batch = next((batch for batch in plan.batches if batch.number == number), None)
-        known = self._ledger.plans.read(plan.name)
-        if batch is None:
-            last = max((batch.number for batch in plan.batches), default=0)
-            raise UsageError(
-                f"plan {plan.name!r} has no batch {number}", hint=f"its batches are numbered from 1 to {last}"
-            )
-        state = None if known is None else known.batches.get(number)
-        if state is None or state is BatchState.PLANNED:
-            raise Refused(
-                f"batch {number} of plan {plan.name!r} has not been run",
-                hint=f"run `migrator run --user-batch {number}` first",
-            )
-        if site.capabilities is None:
-            raise Refused(
-                "what the target can keep is not known",
-                cause="it is probed by `migrator doctor`, which has not been run, or could not write there",
-                hint="run `migrator doctor`",
-            )
-        self._trees = chosen = _chosen_trees(self._request, batch)
-        return site, site.capabilities, narrowed(plan, batch, chosen) if chosen else batch, state
 
     async def _check_guards(self, site: SiteRecord) -> SourceHealth:
         """Refuse before anything is read: with a brick down the mount shows fewer files and no error."""
@@ -284,7 +234,10 @@ class _Verification:
         ticker = asyncio.create_task(self._show_again_and_again(batch, tally))
         try:
             await comparison.run()
-            await self._compare_with_catalogs(draft, comparison, tally, trees)
+            scans = await asyncio.to_thread(self._ledger.scans.all)
+            self._reasons += await compare_with_catalogs(
+                scans, draft, comparison, tally, trees=trees, workers=self._request.workers
+            )
             # Last, since what only a catalog knew of may be a name of a file too.
             await asyncio.to_thread(compare_links, draft, tally, capabilities)
             manifest = await asyncio.to_thread(draft.close)
@@ -323,38 +276,6 @@ class _Verification:
                 comparison.add_tree(root)
                 found.append(tree.path)
         return tuple(found)
-
-    async def _compare_with_catalogs(
-        self, draft: ManifestDraft, comparison: TreeComparison, tally: Tally, trees: tuple[bytes, ...]
-    ) -> None:
-        """Whatever any scan saw in the trees is in the manifest, is reported, or is proven gone.
-
-        A directory that the walk missed is walked after all, and the rest asked for again: there may be more in it
-        than any scan saw.
-        """
-        scans = await asyncio.to_thread(self._ledger.scans.all)
-        catalogs = [scan.name for scan in scans]
-        kept = [scan.name for scan in scans if scan.finished_at_s is not None or not _is_taken_away(scan)]
-        self._reasons += await asyncio.to_thread(draft.catalog_problems, kept)
-        while True:
-            tally.proven_gone = 0
-            pieces = draft.unaccounted(catalogs, trees)
-            while piece := await asyncio.to_thread(_next_piece, pieces):
-                await self._account(piece, comparison, tally)
-            if not comparison.late_directories:
-                return
-            comparison.late_directories.clear()
-            await comparison.run()
-
-    async def _account(self, piece: Sequence[bytes], comparison: TreeComparison, tally: Tally) -> None:
-        """From the outermost paths inwards: what lies in a directory that is to be walked waits for that."""
-        left = set(piece)
-        while left := {path for path in left if not _has_above(path, comparison.late_directories)}:
-            outermost = sorted(path for path in left if not _has_above(path, left))
-            share = -(-len(outermost) // max(self._request.workers, 1))
-            parts = [outermost[start : start + share] for start in range(0, len(outermost), share)]
-            await asyncio.gather(*(asyncio.to_thread(_account, part, comparison, tally) for part in parts))
-            left.difference_update(outermost)
 
     async def _show_again_and_again(self, batch: Batch, tally: Tally) -> None:
         while True:
@@ -441,36 +362,6 @@ class _Verification:
         self._progress.event(event)
 
 
-def _chosen_trees(request: VerifyRequest, batch: Batch) -> tuple[bytes, ...]:
-    """In the plan's order; empty where all of the batch is meant, also by name. Raises UsageError."""
-    existing = [tree.path for tree in batch.trees]
-    unknown = [tree for tree in request.trees if tree not in existing]
-    if unknown:
-        raise UsageError(
-            f"batch {batch.number} of plan {request.plan.name!r} has no user tree {', '.join(map(show, unknown))}",
-            hint=f"see what it has: `migrator status --plan {request.plan.name}`",
-        )
-    chosen = tuple(tree for tree in existing if tree in request.trees)
-    return chosen if len(chosen) < len(existing) else ()
-
-
-def narrowed(plan: Plan, batch: Batch, trees: Container[bytes]) -> Batch:
-    """A batch with some of its trees alone, and what the plan says that these hold."""
-    usages = [usage for usage in plan.ranking if usage.tree.path in trees]
-    return replace(
-        batch,
-        trees=tuple(tree for tree in batch.trees if tree.path in trees),
-        size_bytes=sum(usage.size_bytes for usage in usages),
-        files=sum(usage.files for usage in usages),
-        directories=sum(usage.directories for usage in usages),
-    )
-
-
-def _is_taken_away(scan: CatalogRecord) -> bool:
-    """Whether a scan's catalog is taken away where it is stopped before its end: nothing could go on with it."""
-    return bool(scan.scope) or scan.via == "bricks"
-
-
 def _identity(file_system: FileSystem) -> MountIdentity | None:
     try:
         return file_system.identity()
@@ -481,31 +372,6 @@ def _identity(file_system: FileSystem) -> MountIdentity | None:
 def _path_count(batch: Batch) -> int:
     """What a verification compares: also the trees' own directories, which a plan does not count."""
     return batch.files + batch.directories + len(batch.trees)
-
-
-def _next_piece(pieces: Iterator[Sequence[bytes]]) -> Sequence[bytes]:
-    return next(pieces, ())
-
-
-def _has_above(path: bytes, directories: Container[bytes]) -> bool:
-    """Whether one of the directories is above the path."""
-    while path := parent(path):
-        if path in directories:
-            return True
-    return False
-
-
-def _account(paths: Sequence[bytes], comparison: TreeComparison, tally: Tally) -> None:
-    """Each path is compared after all, or proven gone; what is neither is unproven."""
-    for path in paths:
-        try:
-            if not comparison.compare_late(path):
-                tally.gone()
-        except OSError as error:
-            words = f"cannot be looked at: {error_problem(path, 'look', error).reason}"
-            tally.found(
-                Difference(path=path, kind=DifferenceKind.UNPROVEN, source=words, target="an earlier scan saw it")
-            )
 
 
 def _counts(counter: Counter[str]) -> Mapping[str, int]:
