@@ -42,10 +42,15 @@ ARCHIVE_TRANSITIONS: Mapping[ArchiveState, frozenset[ArchiveState]] = {
 
 
 class LeftOutReason(StrEnum):
-    """Why a path of a reap list did not get into an archive; it moves as every other file does."""
+    """Why a path of a reap list did not get into an archive.
+
+    `changed`: since the reap list was made, so the next delta pass moves it as any other file; `fresh`: a moment before it
+    was read, so it is archived by a later call. What is `unreadable` or `not-possible` stays on the source alone.
+    """
 
     VANISHED = "vanished"
     CHANGED = "changed"
+    FRESH = "fresh"
     UNREADABLE = "unreadable"
     NOT_POSSIBLE = "not-possible"
 

@@ -177,7 +177,8 @@ def test_what_changed_since_the_list_or_vanished_is_left_out(world: World) -> No
 def test_what_changed_a_moment_ago_is_left_out(world: World) -> None:
     write(world.tree + b"/fresh")
     done = world.archive(world.rows(), settle_s=3600)
-    assert (done.members, dict(done.left_out)) == (0, {"changed": 1})
+    assert (done.members, dict(done.left_out)) == (0, {"fresh": 1})
+    assert archive.exit_code([done]) is ExitCode.ATTENTION
     assert os.listdir(world.archives) == []
 
 

@@ -32,8 +32,16 @@ class MemberReader:
             return _unreadable(row.path, error)
         if entry is None:
             return LeftOut(path=row.path, reason=LeftOutReason.VANISHED, detail="it is not there any more")
-        if why := _why_not(entry, row, settled_before_ns):
-            return LeftOut(path=row.path, reason=LeftOutReason.CHANGED, detail=why)
+        if (entry.ino, entry.size_bytes, entry.mtime_ns, entry.ctime_ns) != (
+            row.ino,
+            row.size_bytes,
+            row.mtime_ns,
+            row.ctime_ns,
+        ):
+            detail = "it is not as in the reap list any more"
+            return LeftOut(path=row.path, reason=LeftOutReason.CHANGED, detail=detail)
+        if entry.ctime_ns >= settled_before_ns:
+            return LeftOut(path=row.path, reason=LeftOutReason.FRESH, detail="it changed a moment ago")
         try:
             return self._read(entry)
         except OSError as error:
@@ -145,15 +153,6 @@ class ReadMember:
 
 def _moment(entry: Entry) -> tuple[EntryType, int, int, int, int, int]:
     return entry.type, entry.dev, entry.ino, entry.size_bytes, entry.mtime_ns, entry.ctime_ns
-
-
-def _why_not(entry: Entry, row: ReapRow, settled_before_ns: int) -> str:
-    now = (entry.ino, entry.size_bytes, entry.mtime_ns, entry.ctime_ns)
-    if now != (row.ino, row.size_bytes, row.mtime_ns, row.ctime_ns):
-        return "it is not as in the reap list any more"
-    if entry.ctime_ns >= settled_before_ns:
-        return "it changed a moment ago"
-    return ""
 
 
 def _changed(entry: Entry) -> LeftOut:

@@ -41,7 +41,10 @@ def _archived(trees: Sequence[TreeArchived]) -> Iterator[Block]:
             yield paragraph(f"{show(tree.tree)}: nothing is archived: {tree.skipped}", alert=True)
     left = [(show(one.path), one.reason.value, one.detail) for tree in trees for one in tree.examples]
     if left:
-        yield paragraph("What is left out moves as every other file does, with the next pass.")
+        yield paragraph(
+            "What changed since the plan moves as every other file, with the next delta pass. What is fresh or unreadable "
+            "stays on the source alone until this command has archived it."
+        )
         yield table("Left out, some of them", [paths("path"), text("reason"), text("detail")], left)
 
 

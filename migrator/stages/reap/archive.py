@@ -89,8 +89,8 @@ async def archive_trees(request: ArchiveRequest, world: ArchivingWorld) -> tuple
 
 
 def exit_code(trees: Sequence[TreeArchived]) -> ExitCode:
-    """Attention where something cannot be archived for good; what changed or vanished comes with the next pass."""
-    lasting = (LeftOutReason.UNREADABLE.value, LeftOutReason.NOT_POSSIBLE.value)
+    """Attention where something is neither archived nor moved otherwise; what changed comes with the next delta pass."""
+    lasting = (LeftOutReason.FRESH.value, LeftOutReason.UNREADABLE.value, LeftOutReason.NOT_POSSIBLE.value)
     return (
         ExitCode.ATTENTION if any(tree.left_out.get(reason) for tree in trees for reason in lasting) else ExitCode.DONE
     )
@@ -276,6 +276,6 @@ def _summary(result: TreeArchived) -> str:
     said += f"{several(result.archives, 'archive')} of {format_size(result.archive_bytes)}, read back"
     if result.already:
         said += f"; {format_count(result.already)} were archived before"
-    if left := sum(result.left_out.values()):
-        said += f"; {format_count(left)} left out: they move as other files do"
+    for reason, count in result.left_out.items():
+        said += f"; {format_count(count)} left out: {reason}"
     return said
