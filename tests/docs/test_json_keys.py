@@ -8,8 +8,8 @@ import pytest
 
 from migrator.domain import brick_list, report
 from migrator.domain.announcing import Announcement, AnnounceSummary
-from migrator.domain.backup import BackupTold
 from migrator.domain.archives import LeftOut, NotRestored, Restored, TreeArchived
+from migrator.domain.backup import BackupTold
 from migrator.domain.changes import Changes, ChangeTally, TreeChanges
 from migrator.domain.convergence import ConvergenceRecord, Prediction, TreeChurn
 from migrator.domain.cutover_run import CutoverSummary, TreeOutcome
