@@ -1,0 +1,205 @@
+"""What speaks against draining bricks now: the guards before a drain, as sentences. Pure.
+
+A drain takes days and slows everybody down, and one that runs out of room in the middle leaves work for people: what can
+be known to go wrong is asked before it. What is not known speaks against it too.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import ceil
+
+from migrator.decide.drain_facts import structure_problems
+from migrator.decide.gluster_faults import known_faults, parse_version
+from migrator.decide.subvolumes import subvolumes
+from migrator.domain.brick import Brick, VolumeState
+from migrator.domain.brick_list import BrickRoom
+from migrator.domain.drain_preflight import DrainFacts
+from migrator.domain.paths import show
+from migrator.domain.units import format_size, several
+
+_MARGIN_SHARE = 0.05
+"""Of what is moved: users go on writing, and directories and link-to files take room too."""
+
+_SHOWN = 10
+_SIZES = {"KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30, "TB": 1 << 40, "PB": 1 << 50, "B": 1}
+"""Gluster's own units in options: powers of 1,024."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Need:
+    """What one brick has to take."""
+
+    size_bytes: int
+    files: int
+    largest_bytes: int
+
+
+def drain_problems(facts: DrainFacts) -> tuple[str, ...]:
+    """Every reason against draining these bricks now, with what to do next; none where it may begin."""
+    return tuple(_problems(facts))
+
+
+def _problems(facts: DrainFacts) -> Iterator[str]:
+    state = facts.state
+    if state is None:
+        yield "the state of the volume is not known: see `gluster volume status`"
+    else:
+        structure = structure_problems(state, facts.bricks)
+        yield from structure
+        yield from _health(state)
+        if not structure:
+            yield from _room(facts, state)
+    yield from _tasks(facts)
+    yield from _told("the quorum of the pool", facts.quorum)
+    yield from _versions(facts)
+    yield from _open_files(facts)
+    yield from _linked_symlinks(facts.linked_symlinks)
+
+
+def _health(state: VolumeState) -> Iterator[str]:
+    if not state.started:
+        yield f"volume {state.volume} is not started"
+    for brick in state.bricks:
+        if brick.online is not True:
+            yield f"brick {brick.name} is {'down' if brick.online is False else 'not known to be up'}: a drain fails then"
+    if state.peers_down is None:
+        yield "which hosts of the pool are connected is not known: see `gluster pool list`"
+    yield from (f"host {host} is not connected: start its glusterd" for host in state.peers_down or ())
+    copies = state.replica_count > 1 or state.disperse_count > 1
+    if copies and not state.heals:
+        yield "what waits to be healed is not known: see `gluster volume heal VOLUME info summary`"
+    for heal in state.heals or ():
+        if heal.entries is None or heal.status != "Connected":
+            yield f"what waits to be healed on {heal.brick} is not known ({heal.status})"
+        elif heal.entries:
+            yield f"{several(heal.entries, 'entry', 'entries')} wait to be healed on {heal.brick}: wait until they are"
+
+
+def _tasks(facts: DrainFacts) -> Iterator[str]:
+    if facts.tasks is None:
+        yield "whether something moves files already is not known: see `gluster volume status VOLUME tasks`"
+    for task in facts.tasks or ():
+        if task.unfinished and task.id != facts.task_of_record:
+            of = f" of {', '.join(task.bricks)}" if task.bricks else ""
+            yield f"{task.name} ({task.status.value}){of} is not over: wait for its end, commit it or stop it"
+    if facts.drains_elsewhere is None:
+        yield "whether another drain has not come to rest is not known: see `migrator brick list`"
+    for name in facts.drains_elsewhere or ():
+        yield f"a drain of {name} has not come to rest: go on with it, or take it back with `migrator brick stop`"
+
+
+def _room(facts: DrainFacts, state: VolumeState) -> Iterator[str]:
+    """Gluster places a file by its name and not by room: every brick has to take its share of all, and the largest file."""
+    rooms, load, min_free_disk = facts.rooms, facts.load, facts.min_free_disk
+    if rooms is None or load is None or min_free_disk is None:
+        for known, what in (
+            (rooms, "the room on the bricks"),
+            (load, "what the bricks hold"),
+            (min_free_disk, "the option cluster.min-free-disk"),
+        ):
+            if known is None:
+                yield f"{what} is not known, so whether it fits elsewhere is not"
+        return
+    leaving = set(facts.bricks)
+    staying = [members for members in subvolumes(state) if not leaving & {brick.name for brick in members}]
+    sizes = [min((_total(rooms, brick) for brick in members if not brick.arbiter), default=0) for members in staying]
+    for members, size_bytes in zip(staying, sizes, strict=True):
+        # Layouts are weighted by size where the volume is set so, and even otherwise: the greater share counts.
+        by_size = size_bytes / sum(sizes) if all(sizes) else 0.0
+        weight = max(1 / len(staying), by_size) * (1 + _MARGIN_SHARE)
+        need = _Need(
+            size_bytes=ceil(load.allocated_bytes * weight),
+            files=ceil(load.files * weight),
+            largest_bytes=load.largest_bytes,
+        )
+        for brick in members:
+            yield from _room_on(brick, rooms.get(brick.name), min_free_disk, need)
+
+
+def _total(rooms: Mapping[str, BrickRoom], brick: Brick) -> int:
+    room = rooms.get(brick.name)
+    return 0 if room is None or room.total_bytes is None else room.total_bytes
+
+
+def _room_on(brick: Brick, room: BrickRoom | None, min_free_disk: str, need: _Need) -> Iterator[str]:
+    if room is None or room.free_bytes is None or room.total_bytes is None or room.free_inodes is None:
+        yield f"the room on {brick.name} is not known"
+        return
+    kept_bytes = _kept(min_free_disk, room.total_bytes)
+    if kept_bytes is None:
+        yield f"cluster.min-free-disk is {min_free_disk!r}, which is not understood"
+        return
+    usable = room.free_bytes - kept_bytes
+    # An arbiter holds names without content.
+    if not brick.arbiter and need.size_bytes + need.largest_bytes > usable:
+        yield (
+            f"{brick.name} has {format_size(max(usable, 0))} beyond cluster.min-free-disk ({min_free_disk}), and needs "
+            f"{format_size(need.size_bytes)} for its share and {format_size(need.largest_bytes)} for the largest file"
+        )
+    if need.files > room.free_inodes:
+        yield f"{brick.name} has {several(room.free_inodes, 'free inode')}, and needs {need.files:,} for its share"
+
+
+def _kept(option: str, total_bytes: int) -> int | None:
+    """Bytes that Gluster keeps free on a brick: a percentage of it, or a size; None where it is neither."""
+    text = option.strip().upper()
+    try:
+        if text.endswith("%"):
+            share = float(text[:-1]) / 100.0
+            return round(total_bytes * share) if 0.0 <= share <= 1.0 else None
+        for unit, factor in _SIZES.items():
+            if text.endswith(unit):
+                return _not_negative(round(float(text.removesuffix(unit)) * factor))
+        return _not_negative(round(float(text)))
+    except (ValueError, OverflowError):
+        return None
+
+
+def _not_negative(size_bytes: int) -> int | None:
+    return size_bytes if size_bytes >= 0 else None
+
+
+def _versions(facts: DrainFacts) -> Iterator[str]:
+    if not facts.versions:
+        yield "the version of GlusterFS on the hosts is not known, so its faults are not"
+        return
+    hosts = {brick.host for brick in facts.state.bricks} if facts.state is not None else set()
+    for host in sorted(hosts - set(facts.versions)):
+        yield f"the version of GlusterFS on {host} is not known, so its faults are not"
+    for host, version in sorted(facts.versions.items()):
+        if version is None or parse_version(version) is None:
+            yield f"the version of GlusterFS on {host} is not known, so its faults are not"
+            continue
+        for fault in known_faults(version):
+            if fault.stops_drain:
+                yield f"GlusterFS {version} on {host}: {fault.fault} ({fault.reference}); {fault.advice}"
+
+
+def _open_files(facts: DrainFacts) -> Iterator[str]:
+    if facts.open_files_accepted:
+        return
+    if facts.open_files is None:
+        yield "how many files are open on the bricks is not known: accept it by name, or see `gluster volume status VOLUME fd`"
+    elif facts.open_files:
+        yield (
+            f"{several(facts.open_files, 'file is', 'files are')} open on the bricks: wait until few users work, or accept it "
+            "by name"
+        )
+
+
+def _linked_symlinks(paths: Sequence[bytes] | None) -> Iterator[str]:
+    if paths is None:
+        yield "whether symlinks on the bricks have several names is not known: run `migrator scan --via bricks`"
+    elif paths:
+        more = f", and {len(paths) - _SHOWN:,} more" if len(paths) > _SHOWN else ""
+        yield (
+            f"{several(len(paths), 'symlink')} with several names cannot be moved, and would make the drain fail: "
+            f"{', '.join(show(path) for path in paths[:_SHOWN])}{more}. Give each name a symlink of its own (`cp -P`, then `mv`)"
+        )
+
+
+def _told(what: str, problems: Sequence[str] | None) -> Iterator[str]:
+    if problems is None:
+        yield f"{what} is not known: see `migrator doctor`"
+    else:
+        yield from problems

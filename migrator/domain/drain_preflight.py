@@ -1,0 +1,44 @@
+"""What has to be known before bricks are drained. None everywhere stands for what is not known."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from migrator.domain.brick import VolumeState
+from migrator.domain.brick_list import BrickRoom
+from migrator.domain.volume_tasks import VolumeTask
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrickLoad:
+    """What a brick holds, by its walk or the catalog: names of files, allocated bytes, and the largest file."""
+
+    files: int
+    allocated_bytes: int
+    largest_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DrainFacts:
+    """Everything that the guards before a drain look at.
+
+    `task_of_record` is the id of the drain that this attempt has begun itself, where one is left that failed. `rooms` are
+    those of all bricks; `load` is what the leaving subvolume holds. `min_free_disk` is the volume's option as it is in
+    effect (`10%`, or bytes), `quorum` the problems of the pool's quorum. `versions` are those of GlusterFS by host of the
+    volume. `open_files` counts descriptors of clients on the leaving bricks, `open_files_accepted` that they were
+    accepted by name. `linked_symlinks` are symlinks with several names, on the leaving bricks. `drains_elsewhere` names other
+    bricks of which a drain has not come to rest.
+    """
+
+    bricks: tuple[str, ...]
+    state: VolumeState | None
+    tasks: tuple[VolumeTask, ...] | None
+    task_of_record: str | None
+    rooms: Mapping[str, BrickRoom] | None
+    load: BrickLoad | None
+    min_free_disk: str | None
+    quorum: tuple[str, ...] | None
+    versions: Mapping[str, str | None] | None
+    open_files: int | None
+    open_files_accepted: bool
+    linked_symlinks: tuple[bytes, ...] | None
+    drains_elsewhere: tuple[str, ...] | None
