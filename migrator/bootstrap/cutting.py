@@ -141,6 +141,7 @@ def _verifier(
                 source=source,
                 target=target,
                 manifests=wiring.manifests(),
+                reap_lists=wiring.reap_lists(),
                 ledger=ledger,
                 progress=progress,
                 clock=wiring.clock,

@@ -64,16 +64,28 @@ class _Churn:
     unsettled_bytes: float = 0.0
 
 
-def predict(passes: Sequence[PassFacts], *, at_s: float, cost: TransferCost, check: FreezeCheck) -> Prediction | None:
-    """The next pass and the freeze, if either began at `at_s`; None before there is a delta pass to go by."""
+def predict(
+    passes: Sequence[PassFacts],
+    *,
+    at_s: float,
+    cost: TransferCost,
+    check: FreezeCheck,
+    changed_in: Sequence[PassFacts] | None = None,
+) -> Prediction | None:
+    """The next pass and the freeze, if either began at `at_s`; None before there is a delta pass to go by.
+
+    `changed_in` are the same passes with a part of their changes, those of one tree, say: then only those are expected
+    again, and what a pass takes is learnt from all of them.
+    """
     pairs = _last_pairs(passes)
     if not pairs:
         return None
+    changed_pairs = pairs if changed_in is None else _last_pairs(changed_in)
     weights = _weights(len(pairs))
     deltas = [later for _, later in pairs]
     scan_s = _mean([max(one.scan_s, 0.0) for one in deltas], weights)
     fixed_s, factor = _rest_of_a_pass(deltas, weights, cost)
-    churn = _churn(pairs, weights)
+    churn = _churn(changed_pairs, weights)
     window_s = max(at_s - passes[-1].scanned_at_s, 0.0)
     files = churn.files * window_s + churn.unsettled_files
     size_bytes = churn.size_bytes * window_s + churn.unsettled_bytes
@@ -84,7 +96,7 @@ def predict(passes: Sequence[PassFacts], *, at_s: float, cost: TransferCost, che
         least_freeze_s=MARGIN * (scan_s + fixed_s) + _check_s(check, 0.0, 0.0),
         churn_files_per_h=churn.files * HOUR_S,
         churn_bytes_per_h=churn.size_bytes * HOUR_S,
-        trees=_by_tree(pairs, weights),
+        trees=_by_tree(changed_pairs, weights),
     )
 
 
