@@ -157,6 +157,8 @@ class BackSites:
             # Its device number changes with every mount: a file system of servers, or of FUSE.
             flushes=self._known.source.device is None,
             proof=self._proof(record),
+            own_documents=wiring.plans(self._known.site_id),
+            reap_lists=wiring.reap_lists(),
             switched=SwitchedCatalogFiles(
                 directory / "catalogs", manifests=wiring.manifests(), hidden=ARCHIVE_DIRECTORY, temp_dir=wiring.temp_dir
             ),

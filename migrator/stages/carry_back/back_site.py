@@ -27,6 +27,7 @@ from migrator.ports.ledger import Ledger, PassRecord, SiteRecord
 from migrator.ports.manifest import Manifests
 from migrator.ports.plans import PlanDocuments
 from migrator.ports.progress import Progress
+from migrator.ports.reap import ReapLists
 from migrator.ports.run_files import RunFiles
 from migrator.ports.usage import ChunkListWriter
 from migrator.stages.run.delta import Deltas
@@ -42,7 +43,8 @@ class BackParts:
     sides, whichever way files go; `ledger`, lists, `manifests` and `deltas` are those of the site of the rollback.
 
     `proof` is the verification that the cutover was switched with, None where the migration's ledger does not know it;
-    `proof_ledger` is the rollback's ledger as a verification has to see it, with the migration's own sides.
+    `proof_ledger` is the rollback's ledger as a verification has to see it, with the migration's own sides. `own_documents`
+    and `reap_lists` are the migration's own, too.
 
     `flushes`: the source's mount lets no sync of the whole file system through, so files are synced one by one.
     """
@@ -52,6 +54,8 @@ class BackParts:
     target: BackSide
     flushes: bool
     proof: VerificationRecord | None
+    own_documents: PlanDocuments
+    reap_lists: ReapLists
     switched: SwitchedCatalogs
     ledger: Ledger
     proof_ledger: Ledger

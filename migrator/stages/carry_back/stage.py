@@ -95,9 +95,11 @@ class CarryingBack:
         on the target is a difference. Raises what `verify` raises.
         """
         async with self._openings.open(record) as parts:
+            # What the plan has archived, or left where it is, is on the source alone.
+            own, _ = await asyncio.to_thread(parts.own_documents.read, record.plan)
             proven = await verify(
                 VerifyRequest(
-                    plan=plan_of(parts, record),
+                    plan=replace(plan_of(parts, record), reap=own.reap),
                     batch=record.id,
                     policy=parts.policy,
                     carry=True,
@@ -109,6 +111,7 @@ class CarryingBack:
                 ledger=parts.proof_ledger,
                 progress=parts.progress,
                 clock=parts.clock,
+                reap_lists=parts.reap_lists,
             )
             return proof_seen(parts.ledger, proven, parts.policy, PLAN)
 
@@ -152,6 +155,12 @@ async def _learn_what_the_source_keeps(parts: BackParts) -> None:
     """Probed once for each rollback, since the openings give what is known of it to the file system."""
     if read_site(parts.ledger).capabilities is not None:
         return
+    if problems := (await parts.source.health()).problems:
+        raise Refused(
+            f"nothing is carried back: {'; '.join(problems)}",
+            cause="what is written while a brick or a mount is not as it has to be may go astray",
+            hint="see `migrator doctor`, then run the same command again",
+        )
     try:
         probed = await parts.blocking(parts.source.probe, timeout_s=parts.request.stall_timeout_s)
     except (OSError, TimeoutError) as error:
