@@ -311,3 +311,12 @@ def test_whatever_happens_the_manifests_are_released(world: World, monkeypatch: 
     with pytest.raises(RuntimeError):
         again(world)
     assert closed == [True]
+
+
+def test_the_targets_clock_is_the_one_of_its_ctimes_and_nothing_is_left_of_asking(world: World) -> None:
+    names = sorted(world.target_path.iterdir())
+    (world.copy / "before").touch()
+    clock_ns = world.target.clock_ns()
+    (world.copy / "after").touch()
+    assert (world.copy / "before").stat().st_ctime_ns <= clock_ns <= (world.copy / "after").stat().st_ctime_ns
+    assert sorted(world.target_path.iterdir()) == names
