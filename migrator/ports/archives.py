@@ -160,7 +160,7 @@ class Archived(Protocol):
 
     def problems(self, tree: bytes) -> Sequence[str]:
         """Read every proven archive of the tree whole, from the target's disks, and say what is wrong with which: nothing
-        where all of them are as they were written. For whoever is about to delete what they hold. Raises OSError.
+        where all of them are as they were written. For whoever is about to delete what they hold.
         """
 
 

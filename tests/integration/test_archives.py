@@ -1,9 +1,12 @@
 """Archives of real files: written, read back, put back, and read by plain tar and zstd."""
 
+import asyncio
+import errno
+import itertools
 import os
 import stat
 import subprocess
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -394,6 +397,79 @@ def test_an_archive_that_cannot_be_read_back_does_not_count(world: World, monkey
     assert not world.proven.of_block(TREE, [TREE + b"/file"])
     monkeypatch.undo()
     assert world.archive(world.rows()).members == 1
+
+
+class CancellingSource:
+    """Calls something back when the member with a number is opened."""
+
+    def __init__(self, world: World, number: int, call: Callable[[], object]) -> None:
+        self._members = world.archiving(()).members
+        self._left = itertools.count(-number)
+        self._call = call
+
+    def open(self, row: ReapRow, *, settled_before_ns: int) -> OpenMember | LeftOut:
+        if next(self._left) == 0:
+            self._call()
+        return self._members.open(row, settled_before_ns=settled_before_ns)
+
+
+@pytest.mark.parametrize("number", [1, 200, 399])
+def test_an_interrupted_call_leaves_no_parts_and_is_gone_on_with(world: World, number: int) -> None:
+    for name in range(400):
+        write(world.tree + b"/%d" % name, b"x" * 300)
+    rows = world.rows()
+
+    async def interrupted() -> None:
+        loop = asyncio.get_running_loop()
+        limits = ArchiveLimits(max_members=100)
+        request = archive.ArchiveRequest(
+            plan="plan", batch=1, trees=(UserTree(path=TREE, user="alice"),), limits=limits, settle_s=0.0
+        )
+        working = replace(
+            world.archiving(rows),
+            members=CancellingSource(world, number, lambda: loop.call_soon_threadsafe(task.cancel)),
+        )
+        task = asyncio.ensure_future(archive.archive_trees(request, working))
+        await task
+
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(interrupted())
+    assert not [name for name in os.listdir(world.archives) if name.endswith(".part")]
+    done = world.archive(rows)
+    assert done.members + done.already == 400
+
+
+def test_a_target_that_fails_is_said_and_what_is_finished_counts(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in range(10):
+        write(world.tree + b"/%d" % name)
+    rows = world.rows()
+    real_create = HeldFolder.create
+
+    def full(self: HeldFolder, name: bytes) -> object:
+        if name.startswith(b"000003"):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return real_create(self, name)
+
+    monkeypatch.setattr(HeldFolder, "create", full)
+    with pytest.raises(MigratorError, match="No space left"):
+        world.archive(rows, limits=ArchiveLimits(max_members=3))
+    monkeypatch.undo()
+    done = world.archive(rows, limits=ArchiveLimits(max_members=3))
+    assert (done.already, done.members) == (6, 4)
+
+
+def test_something_else_in_an_archives_place_refuses(world: World, place: Path) -> None:
+    write(world.tree + b"/file")
+    world.archive(world.rows())
+    (world.archives / "000001.tar.zst").unlink()
+    os.mkfifo(world.archives / "000001.tar.zst")
+    with pytest.raises(Refused, match="cannot be read"):
+        world.restore(b"file", to=place)
+    assert world.proven.problems(TREE) == ["archive 1 of home/alice: it cannot be read: not a regular file"]
+    (world.archives / "000001.parquet").unlink()
+    (world.archives / "000001.parquet").symlink_to("/etc/passwd")
+    with pytest.raises(Refused, match="cannot be read"):
+        world.restore(b"file", to=place)
 
 
 def test_files_that_the_ledger_does_not_know_are_not_touched(world: World) -> None:

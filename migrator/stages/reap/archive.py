@@ -6,8 +6,8 @@ killed call left is taken up first: partial names are removed, what was written 
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
@@ -17,6 +17,7 @@ from migrator.decide.site_guards import mount_problems
 from migrator.domain.archives import (
     SETTLE_S,
     ArchiveLimits,
+    ArchiveRecord,
     LeftOut,
     LeftOutReason,
     TreeArchived,
@@ -24,7 +25,7 @@ from migrator.domain.archives import (
 )
 from migrator.domain.cutover import ENDED_STATES, CutoverState
 from migrator.domain.entry import Entry
-from migrator.domain.errors import ExitCode, Refused, UsageError
+from migrator.domain.errors import ExitCode, MigratorError, Refused, UsageError
 from migrator.domain.events import Event, EventKind, Severity
 from migrator.domain.paths import show
 from migrator.domain.reap import ReapRow
@@ -78,12 +79,19 @@ async def archive_trees(request: ArchiveRequest, world: ArchivingWorld) -> tuple
     """Archive what is to be archived of each tree. The same call goes on where one that was stopped or killed was.
 
     Not twice at the same time, nor beside a run. Raises Refused by the guards (a mount is not the one that was recorded, an
-    archive directory is not root's alone), MigratorError where an archive could not be read back, and OSError.
+    archive directory is not root's alone), MigratorError where the target fails or an archive could not be read back.
     """
     done: list[TreeArchived] = []
     for tree in request.trees:
         await asyncio.to_thread(_check_mounts, world)
-        done.append(await _Tree(request, world, tree).archive())
+        try:
+            done.append(await _Tree(request, world, tree).archive())
+        except OSError as error:
+            raise MigratorError(
+                f"archiving {show(tree.path)} stopped: {error.strerror or error}",
+                cause="the target is full, read-only or does not answer, or something else lies where the tree has to be",
+                hint="mend it; the same command goes on: archives that are finished count",
+            ) from error
     await asyncio.to_thread(_check_mounts, world)
     return tuple(done)
 
@@ -132,11 +140,13 @@ class _Tree:
                 batch=self._request.batch,
                 tree=self._tree.path,
                 limits=self._request.limits,
+                made=self._made,
                 voided=self._void,
             )
             try:
-                async for opened in self._opened():
-                    await whole(partial(packing.add, opened))
+                async with aclosing(self._opened()) as blocks:
+                    async for opened in blocks:
+                        await whole(partial(packing.add, opened))
                 await whole(packing.finish)
             finally:
                 await whole(packing.abandon)
@@ -146,7 +156,7 @@ class _Tree:
         self._event(EventKind.FILES_ARCHIVED, Severity.INFO, _summary(result))
         return result
 
-    async def _opened(self) -> AsyncIterator[Sequence[tuple[ReapRow, OpenMember | LeftOut]]]:
+    async def _opened(self) -> AsyncGenerator[Sequence[tuple[ReapRow, OpenMember | LeftOut]], None]:
         """What is to be packed, read ahead by several threads while what was read before is packed."""
         world = self._world
         archived = ProvenArchives(world.ledger.archives, world.folders, world.format)
@@ -207,6 +217,13 @@ class _Tree:
         newest = self._world.ledger.cutovers.latest(self._tree.path)
         begun = newest is not None and newest.state not in ENDED_STATES and newest.state is not CutoverState.PLANNED
         return newest.state if newest is not None and begun else None
+
+    def _made(self, record: ArchiveRecord) -> None:
+        written = record.written
+        said = f"archive {record.number}: {several(written.members, 'file')}, {format_size(written.content_bytes)}"
+        self._event(
+            EventKind.FILES_ARCHIVED, Severity.INFO, f"{said} in {format_size(written.archive_bytes)}, read back"
+        )
 
     def _void(self, reason: str) -> None:
         self._event(EventKind.ARCHIVE_VOID, Severity.ERROR, reason)

@@ -38,7 +38,7 @@ class ProvenArchives:
         return found
 
     def newest_first(self, tree: bytes) -> tuple[ProvenArchive, ...]:
-        """The archives of a tree that count. Raises Refused where one is not as the ledger has it, and OSError."""
+        """The archives of a tree that count. Raises Refused where one is not as the ledger has it, or cannot be read."""
         with self._lock:
             held = self._held.get(tree)
             if held is None:
@@ -55,6 +55,8 @@ class ProvenArchives:
                         why = read_back(folder, self._format, record)
                 except (FileNotFoundError, NotADirectoryError):
                     why = "it is not there any more"
+                except OSError as error:
+                    why = f"it cannot be read: {error.strerror or error}"
                 if why:
                     found.append(f"archive {record.number} of {show(tree)}: {why}")
         return found
@@ -68,6 +70,12 @@ class ProvenArchives:
                 return tuple(read_archive(folder, self._format, record) for record in reversed(proven))
         except (FileNotFoundError, NotADirectoryError) as error:
             raise _missing(tree) from error
+        except OSError as error:
+            raise Refused(
+                f"the archives of {show(tree)} cannot be read: {error.strerror or error}",
+                cause="the target does not answer as it should, or something else lies in their place",
+                hint="look into the directory on the target, then run the same command again",
+            ) from error
 
 
 def read_back(folder: ArchiveFolder, archive_format: ArchiveFormat, record: ArchiveRecord) -> str:

@@ -73,6 +73,7 @@ class Packing:
         batch: int,
         tree: bytes,
         limits: ArchiveLimits,
+        made: Callable[[ArchiveRecord], None],
         voided: Callable[[str], None],
     ) -> None:
         self._folder = folder
@@ -85,6 +86,7 @@ class Packing:
         self._limits = limits
         self._voided = voided
         self._open: _OpenArchive | None = None
+        self._say_made = made
         self._made: list[ArchiveRecord] = []
         self._left_out: Counter[str] = Counter()
         self._examples: list[LeftOut] = []
@@ -141,6 +143,7 @@ class Packing:
             )
         self._ledger.prove(record.id, at_s=self._clock.now_s())
         self._made.append(record)
+        self._say_made(record)
 
     def abandon(self) -> None:
         """Take away what is being written; nothing where nothing is."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from migrator.decide.reap_globs import GlobMatcher, parse_glob
 from migrator.domain.archives import ArchivedMember, NotRestored, Restored, archive_name
 from migrator.domain.cutover import UNDER_WAY_STATES
-from migrator.domain.errors import ExitCode, Refused, UsageError
+from migrator.domain.errors import ExitCode, MigratorError, Refused, UsageError
 from migrator.domain.events import Event, EventKind, Severity
 from migrator.domain.paths import is_beneath, show
 from migrator.domain.units import format_count, several
@@ -75,7 +75,13 @@ async def restore(request: RestoreRequest, world: RestoringWorld) -> tuple[Resto
         for choice in choices:
             await restoring.restore(tree, choice)
         if restoring.restored:
-            await whole(world.restorer.sync)
+            try:
+                await whole(world.restorer.sync)
+            except OSError as error:
+                raise MigratorError(
+                    f"what was restored of {show(tree)} may not be on the disks: {error.strerror or error}",
+                    hint="mend the file system, then restore again with --overwrite",
+                ) from error
         done.append(restoring.result(tree))
         world.ledger.events.add(_event(world, done[-1]))
         world.progress.event(_event(world, done[-1]))
@@ -112,9 +118,10 @@ class _Restoring:
             stored = folder.open(archive_name(choice.archive.record.number))
             try:
                 stream = await asyncio.to_thread(stored.__enter__)
-            except FileNotFoundError as error:
+            except OSError as error:
                 raise Refused(
-                    f"archive {choice.archive.record.number} of {show(tree)} is not on the target any more",
+                    f"archive {choice.archive.record.number} of {show(tree)} cannot be read: {error.strerror or error}",
+                    cause="it was removed, or something else lies in its place",
                     hint="bring it back from a backup of the target",
                 ) from error
             try:
