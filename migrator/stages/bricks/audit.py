@@ -1,0 +1,87 @@
+"""The audit of drained bricks: each is walked on its own host, and what is left on it counted. Changes nothing."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from migrator.decide.drain_audit import MOST_EXAMPLES, BrickAudit, audit_of
+from migrator.decide.scan_way import brick_problem
+from migrator.domain.brick import Brick
+from migrator.domain.drain_seen import AuditSeen
+from migrator.domain.errors import MigratorError
+from migrator.domain.paths import show
+from migrator.domain.scan import ScanProblem
+from migrator.ports.bricks import BrickHello, BrickLost, BrickTotals, BrickWalks
+from migrator.ports.clock import Clock
+
+ReadBlock = Callable[[memoryview, int], tuple[int, tuple[bytes, ...]]]
+"""Reads a block of a walk: how many entries it has, and the paths of the first so many. Raises MigratorError."""
+
+
+async def audit_bricks(
+    bricks: Sequence[Brick], *, volume_id: str, walks: BrickWalks, read_block: ReadBlock, clock: Clock
+) -> AuditSeen:
+    """Walk every brick of a drain, those of arbiters too, side by side. What cannot be walked makes the audit not whole."""
+    started_at_s = clock.now_s()
+    async with asyncio.TaskGroup() as group:
+        walking = [group.create_task(_audit(brick, volume_id, walks, read_block)) for brick in bricks]
+    return audit_of([one.result() for one in walking], started_at_s=started_at_s)
+
+
+async def _audit(brick: Brick, volume_id: str, walks: BrickWalks, read_block: ReadBlock) -> BrickAudit:
+    listener = _Listener(brick, volume_id, read_block)
+    failure, totals = "", BrickTotals(rows=0, directories=0, problems=0)
+    try:
+        # Times do not matter here: those of the file spare an attribute of every file.
+        totals = await walks.walk(brick, trees=(), only_trees=False, times_from_mdata=False, listener=listener)
+    except MigratorError as error:
+        failure = error.message
+    return BrickAudit(
+        brick=brick.name,
+        failure=failure,
+        listed=totals.rows,
+        unreadable=totals.problems,
+        vanished=totals.vanished,
+        unsure=totals.ask_the_mount + totals.filling_links,
+        arrived=listener.row_count,
+        left=tuple(listener.left),
+        may_be_data=tuple(listener.unsure),
+        problems=tuple(listener.failed),
+    )
+
+
+class _Listener:
+    """Counts what a walk finds, and keeps the first paths. The `BrickListener` port."""
+
+    def __init__(self, brick: Brick, volume_id: str, read_block: ReadBlock) -> None:
+        self.row_count = 0
+        self.left: list[bytes] = []
+        self.unsure: list[bytes] = []
+        self.failed: list[str] = []
+        self._brick = brick
+        self._volume_id = volume_id
+        self._read_block = read_block
+
+    async def hello(self, hello: BrickHello) -> None:
+        """An empty directory in the brick's place has nothing left either: it must be the brick."""
+        problem = brick_problem(
+            self._brick,
+            volume_id=self._volume_id,
+            found_volume_id=hello.volume_id,
+            found_root_gfid=hello.root_gfid,
+        )
+        if problem is not None:
+            raise BrickLost(problem)
+
+    async def rows(self, payload: memoryview) -> None:
+        """Entries that are no directories."""
+        rows, paths = await asyncio.to_thread(self._read_block, payload, MOST_EXAMPLES - len(self.left))
+        self.row_count += rows
+        self.left.extend(paths)
+
+    async def directories(self, payload: memoryview) -> None:
+        """They stay on every brick that was drained."""
+
+    async def problems(self, problems: Sequence[ScanProblem], to_ask: Sequence[ScanProblem]) -> None:
+        """What could not be read, and what may be data."""
+        self.failed.extend(f"{show(one.path)}: {one.reason}" for one in problems[: MOST_EXAMPLES - len(self.failed)])
+        self.unsure.extend(one.path for one in to_ask[: MOST_EXAMPLES - len(self.unsure)])
