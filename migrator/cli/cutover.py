@@ -207,6 +207,7 @@ def _request(site: Site, plan: str, trees: ByBatch, *, dry_run: bool, accept_fre
         run=run,
         freeze=FreezeWay(site.cutover.freeze),
         max_freeze_s=site.cutover.max_freeze_s,
+        settle_s=site.cutover.settle_s,
         accept_freeze=accept_freeze,
         wants_backup=site.cutover.wait_for_backup,
         dry_run=dry_run,

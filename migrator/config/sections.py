@@ -269,6 +269,16 @@ SECTIONS: tuple[Section, ...] = (
                 "success answers for what cannot be seen.",
             ),
             Key(
+                name="settle",
+                form=Form.DURATION,
+                minimum=0,
+                default='"2s"',
+                field="settle_s",
+                description="How long the freeze waits after closing the top, before it looks who still writes: longer than the "
+                "`entry-timeout` of any client's mount (1 s by default), by which a client goes on past a closed directory. Not "
+                "where the file system has no clients elsewhere.",
+            ),
+            Key(
                 name="wait_for_backup",
                 form=Form.FLAG,
                 default="false",

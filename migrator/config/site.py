@@ -211,6 +211,7 @@ class CutoverSection:
     switch: str = "symlink"
     link: str | None = None
     freeze: str = "top"
+    settle_s: float = 2.0
     wait_for_backup: bool = False
     retain_s: int = 30 * DAY_S
     purge_rate: int = 1000

@@ -119,11 +119,18 @@ def check_freeze_hooks(way: FreezeWay, hooks: Collection[Hook]) -> list[Finding]
     return [failure("hooks", message, fix)]
 
 
+def has_clients_elsewhere(filesystem: str) -> bool:
+    """Whether other machines may have it mounted, which remember for a while what they saw of it. `filesystem` is the type as
+    mountinfo names it.
+    """
+    return filesystem not in _LOCAL_FILESYSTEMS
+
+
 def clients_unseen(filesystem: str, *, mount: bytes) -> tuple[str, ...]:
     """What a search on this machine cannot see of a source that is no Gluster volume; nothing where only this machine
     has it mounted. `filesystem` is the type as mountinfo names it.
     """
-    if filesystem in _LOCAL_FILESYSTEMS:
+    if not has_clients_elsewhere(filesystem):
         return ()
     return (
         f"{show(mount)} is a file system of type {filesystem}: what other machines have open there is not known here",

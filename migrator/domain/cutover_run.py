@@ -16,7 +16,7 @@ class CutoverRequest:
     """Which trees of a plan, by batch. `run` says how passes are made.
 
     `accept_freeze`: also where the freeze is predicted to last longer than `max_freeze_s`, or is not predicted.
-    `wants_backup`: a backup of the target has to be recorded before the switch.
+    `settle_s`: how long clients on other machines may pass a closed top by what they remember of it. `wants_backup`: a backup of the target has to be recorded before the switch.
     """
 
     plan: str
@@ -24,6 +24,7 @@ class CutoverRequest:
     run: RunRequest
     freeze: FreezeWay
     max_freeze_s: float
+    settle_s: float = 0.0
     accept_freeze: bool = False
     wants_backup: bool = False
     dry_run: bool = False

@@ -6,19 +6,27 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
 from migrator.decide.cutover_tops import as_before, is_closed, read_top, top_of, write_top
+from migrator.decide.freezing import has_clients_elsewhere
 from migrator.decide.switching import top_before
 from migrator.domain.cutover import NO_NOTES, CutoverNotes, CutoverRecord, CutoverState, CutoverStep
 from migrator.domain.entry import Entry
 from migrator.domain.errors import LedgerCorrupt, MigratorError, Refused
 from migrator.domain.freezing import FrozenTop
 from migrator.domain.paths import show
+from migrator.domain.run import BatchSummary
 from migrator.domain.states import PassKind
+from migrator.domain.transfer import FileProblemKind
 from migrator.domain.units import format_size, several
 from migrator.domain.verification import VerificationRecord
+from migrator.ports.filesystem import FileSystem
 from migrator.stages.cutover.context import Cutting
 from migrator.stages.cutover.seeing import Looker
 from migrator.stages.run.bases import pass_number
 from migrator.stages.run.delta import DeltaPass
+from migrator.stages.run.pass_moves import is_not_renamed
+
+_MOST_PASSES = 3
+"""In one freeze."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,8 +71,8 @@ class Actor:
         }
 
     async def notes_before(self, step: CutoverStep, record: CutoverRecord) -> CutoverNotes:
-        """What has to be written down before a step begins: how to thaw whom it freezes, and what is switched. A top is read
-        before its freeze has begun, and never afterwards: then it may be the frozen one.
+        """What has to be written down before a step begins: how to thaw whom it freezes, what is verified, what is switched.
+        A top is read before its freeze has begun, and never afterwards: then it may be the frozen one.
         """
         world, tree = self.cutting.world, record.tree.path
         if step is CutoverStep.FREEZE and record.state is not CutoverState.FREEZING:
@@ -72,6 +80,12 @@ class Actor:
             return CutoverNotes(frozen_top=write_top(top))
         if step is CutoverStep.ROLLBACK_FREEZE and record.state is not CutoverState.ROLLBACK_FREEZING:
             return CutoverNotes(frozen_target_top=write_top(await self._target_top(record)))
+        # A call that was killed may have left a pass, and no word of it in the record.
+        if step is CutoverStep.VERIFY:
+            made = self.looker.final_pass(record)
+            return CutoverNotes(final_pass_id=None if made is None else made.id)
+        if step is CutoverStep.ROLLBACK_VERIFY:
+            return CutoverNotes(target_changes=await self.cutting.blocking(lambda: world.back.changes(record)))
         if step is CutoverStep.SWITCH and world.links is not None:
             links = world.links
             found = await self.cutting.blocking(lambda: links.read_link(record.tree.user))
@@ -79,12 +93,36 @@ class Actor:
             return CutoverNotes(link=found.path, link_before=found.text, link_after=new)
         return NO_NOTES
 
+    def done_before(self, step: CutoverStep, record: CutoverRecord) -> Done:
+        """What a step has left that was done by a call which did not come to write it down."""
+        words = "it was done before"
+        found = self.looker.verification(record) if step is CutoverStep.VERIFY else None
+        return Done(words=words) if found is None else Done(notes=_verified_notes(found), words=words)
+
     async def _freeze(self, record: CutoverRecord) -> Done:
         top = _noted(record.notes.frozen_top)
         await self.cutting.blocking(lambda: self.cutting.world.freezer.freeze(record.tree.path, top))
+        await self._settle(self.cutting.run.source)
         return Done(words="its top is closed on the source")
 
     async def _final_pass(self, record: CutoverRecord) -> Done:
+        """Again where paths could not be renamed on the target, because they were not there as before (a rollback has renamed
+        them already): the next pass sends them. What changed meanwhile is another matter, and stops the switch.
+        """
+        passes, files, size_bytes = self.cutting.ledger.passes, 0, 0
+        for _ in range(_MOST_PASSES):
+            summary, made = await self._one_final_pass(record)
+            files, size_bytes = files + summary.files, size_bytes + summary.size_bytes
+            changed = [one for one in passes.attention(made) if one.kind is FileProblemKind.CHANGED]
+            if not changed or not all(is_not_renamed(one) for one in changed):
+                break
+        return Done(
+            notes=CutoverNotes(final_pass_id=made),
+            words=f"{several(files, 'file')} with {format_size(size_bytes)} brought by the final pass",
+        )
+
+    async def _one_final_pass(self, record: CutoverRecord) -> tuple[BatchSummary, int]:
+        """What it brought, and its number in the ledger."""
         cutting = self.cutting
         batch, ledger = cutting.batch_of(record), cutting.ledger
         number = pass_number(ledger.passes, cutting.plan, batch, PassKind.FINAL)
@@ -102,15 +140,13 @@ class Actor:
         if summary.stopped is not None:
             raise StepFailed(f"the final pass stopped: {summary.stopped.message}", hint=summary.stopped.hint)
         made = ledger.passes.find(cutting.plan.name, batch.number, PassKind.FINAL)
-        return Done(
-            notes=CutoverNotes(final_pass_id=None if made is None else made.id),
-            words=f"{several(summary.files, 'file')} with {format_size(summary.size_bytes)} brought by the final pass",
-        )
+        if made is None:
+            raise LedgerCorrupt("the ledger has lost the final pass", hint="run the same command again")
+        return summary, made.id
 
     async def _verify(self, record: CutoverRecord) -> Done:
         found = await self.cutting.world.verify(self.cutting.plan, record.batch, record.tree.path)
-        notes = CutoverNotes(verification_id=found.id, manifest=found.manifest)
-        return Done(notes=notes, words=_verified_words(found))
+        return Done(notes=_verified_notes(found), words=_verified_words(found))
 
     async def _switch(self, record: CutoverRecord) -> Done:
         source, target = self.cutting.paths(record.tree.path)
@@ -149,6 +185,7 @@ class Actor:
     async def _rollback_freeze(self, record: CutoverRecord) -> Done:
         trees, tree = self.cutting.world.trees, record.tree.path
         await self.cutting.blocking(lambda: trees.close_tree(tree))
+        await self._settle(self.cutting.run.target)
         return Done(words="its top is closed on the target")
 
     async def _carry_back(self, record: CutoverRecord) -> Done:
@@ -181,6 +218,14 @@ class Actor:
         await self.cutting.blocking(lambda: trees.open_tree(tree, like))
         return Done(words=f"{record.tree.user} works on the target, as before")
 
+    async def _settle(self, side: FileSystem) -> None:
+        """Wait until no client passes a closed top any more by what it remembers of it: names below it that it has looked
+        up before are opened without a look at the top, for as long as its mount's `entry-timeout` says.
+        """
+        identity = await self.cutting.blocking(side.identity)
+        if has_clients_elsewhere(identity.filesystem):
+            await self.cutting.run.clock.sleep(self.cutting.request.settle_s)
+
     async def _target_top(self, record: CutoverRecord) -> FrozenTop:
         """How to thaw a user on the target: as his top is; where it was never opened, as a thaw would have made it."""
         target = await self._present(record, on_source=False)
@@ -209,6 +254,10 @@ def _noted(text: str | None) -> FrozenTop:
             hint="bring the ledger back from its backup, or give the top directory its owner and mode by hand",
         )
     return read_top(text)
+
+
+def _verified_notes(found: VerificationRecord) -> CutoverNotes:
+    return CutoverNotes(verification_id=found.id, manifest=found.manifest)
 
 
 def _verified_words(found: VerificationRecord) -> str:
