@@ -14,10 +14,14 @@ from migrator.domain.cutover import CutoverRecord, CutoverState
 from migrator.domain.errors import MigratorError
 from migrator.domain.finding import FindingStatus
 from migrator.domain.hooks import HooksFound
+from migrator.domain.paths import is_beneath
+from migrator.domain.states import PassKind
+from migrator.domain.transfer import FileProblemKind
 from migrator.domain.tree import UserTree
 from migrator.stages.cutover.context import Sight
 from migrator.stages.cutover.seeing import Looker
 from migrator.stages.hooking import find_hooks
+from migrator.stages.run.bases import covers
 from migrator.stages.run.batch import moves_of
 from migrator.stages.run.convergence import facts_of_passes
 from migrator.stages.run.freeze_check import check_of_trees
@@ -36,7 +40,7 @@ class Guarding:
         sight, ledger = self.sight, self.sight.ledger
         record = _as_planned(sight, tree, batch)
         plan = ledger.plans.read(sight.plan.name)
-        missing = ledger.passes.not_arrived(sight.plan.name, batch, [tree.path])
+        failed_chunks, bad_files = self._failed(tree, batch)
         request = sight.request
         chosen = {one.path for trees in request.trees.values() for one in trees}
         return cutover_problems(
@@ -45,8 +49,8 @@ class Guarding:
             state=plan.batches.get(batch) if plan else None,
             before=ledger.cutovers.latest(tree.path),
             elsewhere=[one for one in ledger.cutovers.under_way() if one.tree.path not in chosen],
-            failed_chunks=len(missing.chunks),
-            bad_files=len(missing.paths) + len(missing.trees),
+            failed_chunks=failed_chunks,
+            bad_files=bad_files,
             predicted_freeze_s=predicted_freeze_s,
             max_freeze_s=request.max_freeze_s,
             freeze_accepted=request.accept_freeze,
@@ -68,6 +72,27 @@ class Guarding:
             at_s=sight.now_s(),
             cost=choose_cost(ledger.samples.measured_cost(), max(sum(lane.jobs for lane in lanes), 1)),
             check=check_of_trees(ledger, sight.plan, batch, [tree.path], sight.world.policy),
+        )
+
+    def _failed(self, tree: UserTree, batch: int) -> tuple[int, int]:
+        """Chunks and files of the tree that the newest pass over it could not bring. What only changed or moved meanwhile
+        is what a final pass is for.
+        """
+        passes = self.sight.ledger.passes
+        newest = next(
+            (
+                one
+                for one in reversed(passes.of_batch(self.sight.plan.name, batch))
+                if one.kind is not PassKind.FINAL and covers(passes, one, (tree.path,))
+            ),
+            None,
+        )
+        if newest is None:
+            return 0, 0
+        bad = [one for one in passes.attention(newest.id) if one.kind is FileProblemKind.BAD]
+        return (
+            sum(chunk.tree == tree.path for chunk in passes.failed(newest.id)),
+            sum(is_beneath(one.path, tree.path) for one in bad),
         )
 
     async def _closed(self, record: CutoverRecord) -> bool | None:
