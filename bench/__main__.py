@@ -11,6 +11,8 @@ from functools import partial
 from bench import plan_scale, walk_speed, walking
 from bench.big import big
 from bench.bulk import LARGE_BULK, bulk, large_bulk
+from bench.freezes import NAME as NAME_OF_FREEZES
+from bench.freezes import freezes
 from bench.lab import BenchLab, bench_lab
 from bench.options import Options, parse_options
 from bench.page import write_page
@@ -33,11 +35,12 @@ ON_THEIR_OWN: dict[str, Callable[[Options], Section]] = {
     "big": big,
     "scaling": scaling,
     walking.NAME: walking.walking,
+    NAME_OF_FREEZES: freezes,
 }
 ALL = (*ON_THE_TREE, *ON_THEIR_OWN)
 ALONE: dict[str, Callable[[list[str]], int]] = {"plan-scale": plan_scale.main, walking.NAME: walk_speed.main}
 """Where nothing else is named: with options of their own."""
-PAGE_ORDER = ("bulk", LARGE_BULK, "scan", walking.NAME, "passes", "big", "scaling")
+PAGE_ORDER = ("bulk", LARGE_BULK, "scan", walking.NAME, "passes", "big", "scaling", NAME_OF_FREEZES)
 
 TREE_FILES = 200_000
 

@@ -24,10 +24,10 @@ class Program:
     state_dir: Path
     before: Callable[[], None] | None = None
 
-    def verb(self, *arguments: str) -> Any:  # noqa: ANN401 (JSON)
-        """One verb; returns its document."""
+    def verb(self, *arguments: str, allowed: tuple[int, ...] = (0,)) -> Any:  # noqa: ANN401 (JSON)
+        """One verb, that ends with one of the codes allowed; returns its document."""
         argv = [sys.executable, "-m", "migrator", "--site", str(self.site_file), *arguments, "--json"]
-        return json.loads(call(argv, before=self.before))
+        return json.loads(call(argv, allowed=allowed, before=self.before))
 
     def scan(self, via: str | None = None) -> tuple[dict[str, Any], dict[str, float]]:
         """A scan: its closing record and what it took, as a whole and by its own account."""
@@ -79,6 +79,7 @@ def new_site(
     trees: list[str],
     *,
     transfer: Mapping[str, object] | None = None,
+    cutover: Mapping[str, object] | None = None,
     before: Callable[[], None] | None = None,
 ) -> Program:
     """A site over the lab's volume that no verb has worked on but `init`; any earlier one is forgotten."""
@@ -94,6 +95,7 @@ def new_site(
         "target": found["target"],
         "users": {"trees": trees},
         "transfer": {**(transfer or {}), "reserve": "16MiB"},
+        "cutover": cutover or {},
     }
     if options.jobs is not None:
         sections["transfer"] = {**sections["transfer"], "jobs": options.jobs}
