@@ -24,6 +24,8 @@ from migrator.domain.scan import CatalogRecord
 from migrator.domain.states import PassKind
 from migrator.domain.tree import UserTree
 from migrator.domain.verification import VerificationRecord
+from migrator.ports.filesystem import SourceFileSystem
+from migrator.ports.freezing import WriterSearch
 from migrator.ports.ledger import Ledger
 from migrator.ports.manifest import Manifests
 from migrator.ports.purging import ClosedPlaces
@@ -117,6 +119,8 @@ class PurgeSite:
     leads_to: LeadsTo | OSError = LeadsTo.TARGET
     backup: BackupSeen = BackupSeen.NOT_ASKED
     writers: Writers | None = None
+    search: WriterSearch | None = None
+    read_by: SourceFileSystem | None = None
     storage: tuple[str, ...] = ()
     manifests: Manifests | None = None
     backups: list[str] = field(default_factory=list)
@@ -127,11 +131,11 @@ class PurgeSite:
 
     @property
     def source(self) -> Path:
-        return self.world.tree
+        return self.world.source_path / os.fsdecode(self.tree.path)
 
     @property
     def target(self) -> Path:
-        return self.world.copy
+        return self.world.target_path / os.fsdecode(self.tree.path)
 
     @property
     def closed(self) -> Path:
@@ -158,13 +162,13 @@ class PurgeSite:
                 return self.writers if self.writers is not None else await super().find_writers(trees)
 
         return PurgeWorld(
-            source=world.source,
+            source=self.read_by or world.source,
             target=world.target,
             places=self.places,
             manifest=ManifestFiles(temp_dir=world.directory / "temporary"),
             manifests=self.manifests or world.manifests,
             storage=Storage(),
-            writers=Search(LocalProcesses(), world.source),
+            writers=self.search or Search(LocalProcesses(), world.source),
             link=link,
             backup=lambda _record: self.backup,
             back_up=self.backups.append,
@@ -218,22 +222,31 @@ def thaw(copy: Path, uid: int) -> None:
 
 @contextmanager
 def purge_site(
-    directory: Path, source: Path, target: Path, fill: Callable[[Path], object], *, share: float = 1.0, uid: int = 60001
+    directory: Path,
+    source: Path,
+    target: Path,
+    fill: Callable[[Path], object],
+    *,
+    share: float = 1.0,
+    tree: bytes = TREE,
 ) -> Iterator[PurgeSite]:
     """`fill` makes what is in the tree; it is copied, verified (content of a `share` of the files), and let in."""
+    top = source / os.fsdecode(tree)
     with verify_world(directory, source, target) as world:
-        world.tree.mkdir(parents=True)
-        fill(world.tree)
-        freeze(world.tree)
-        world.copy_trees(TREE)
+        if tree != TREE:
+            world.set_trees((tree,), (TREE,))
+        top.mkdir(parents=True)
+        fill(top)
+        freeze(top)
+        world.copy_trees(tree)
         proof = world.verify(replace(world.request(share=share)))
         assert proof.whole, proof.reasons
         clock = LaterClock()
         record = retain(
-            world.ledger, world.plan.name, UserTree(path=TREE, user="alice"), proof.id, let_in_s=clock.now_s()
+            world.ledger, world.plan.name, UserTree(path=tree, user="alice"), proof.id, let_in_s=clock.now_s()
         )
         clock.later_s = 40 * DAY_S
-        thaw(world.copy, uid)
+        thaw(target / os.fsdecode(tree), 60001)
         places = MountedPlaces(world.source_root)
         try:
             yield PurgeSite(world=world, proof=proof, record=record, places=places, clock=clock)

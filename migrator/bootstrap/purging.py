@@ -3,6 +3,7 @@
 import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 from migrator.adapters.catalog.manifest_proofs import ManifestFiles
 from migrator.adapters.executors.site_hosts import SiteHosts
@@ -18,6 +19,7 @@ from migrator.bootstrap import Wiring, new_token
 from migrator.bootstrap.examining import link_place
 from migrator.bootstrap.hosts import reached
 from migrator.decide.switching import user_problem
+from migrator.domain.cutover import CutoverRecord
 from migrator.domain.cutover_seen import BackupSeen
 from migrator.domain.paths import join
 from migrator.domain.purge import LeadsTo
@@ -45,8 +47,8 @@ async def purge_world(
                 storage=BeegfsTargets(wiring.processes) if site.target.kind == "beegfs" else NoStorageTargets(),
                 writers=_writers(wiring, source, hosts),
                 link=_link(wiring),
-                backup=lambda _record: BackupSeen.NOT_ASKED,
-                back_up=lambda name: ledger.backup(ledger.file.with_name(f"{ledger.file.name}.{name}.backup")),
+                backup=_recorded(wiring, ledger),
+                back_up=_back_up(ledger, site.site.state_dir / "backups"),
                 hooks=wiring.hooks(),
                 ledger=ledger,
                 locks=wiring.locks(),
@@ -64,6 +66,27 @@ def _writers(wiring: Wiring, source: PosixSource | GlusterSource, hosts: SiteHos
     if isinstance(source, GlusterSource):
         return BrickWriters(hosts, tuple(hosts.names), source, processes=wiring.processes)
     return LocalWriters(wiring.processes, source)
+
+
+def _recorded(wiring: Wiring, ledger: SqliteLedger) -> Callable[[CutoverRecord], BackupSeen]:
+    """Whether a backup of the tree is recorded that began after its user was let in."""
+
+    def look(record: CutoverRecord) -> BackupSeen:
+        if not wiring.site.cutover.wait_for_backup:
+            return BackupSeen.NOT_ASKED
+        begun_s, let_in_s = ledger.target_backups.latest(record.tree.path), record.thawed_at_s
+        known = begun_s is not None and let_in_s is not None and begun_s >= let_in_s
+        return BackupSeen.RECORDED if known else BackupSeen.MISSING
+
+    return look
+
+
+def _back_up(ledger: SqliteLedger, directory: Path) -> Callable[[str], None]:
+    def back_up(name: str) -> None:
+        directory.mkdir(mode=0o700, exist_ok=True)
+        ledger.backup(directory / f"ledger-{name}.db")
+
+    return back_up
 
 
 def _link(wiring: Wiring) -> Callable[[UserTree], LeadsTo]:

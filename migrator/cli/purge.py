@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -16,10 +16,13 @@ from migrator.cli.options import batches, chosen_batches, chosen_trees, users
 from migrator.cli.present import present
 from migrator.domain.errors import ExitCode
 from migrator.domain.freezing import FreezeWay
+from migrator.domain.plan import Plan
 from migrator.domain.purge import PurgeSummary
+from migrator.domain.tree import UserTree
+from migrator.ports.ledger import Ledger
 from migrator.ports.progress import Progress
 from migrator.stages.purge import PurgeRequest, purge
-from migrator.stages.run import choose_plan
+from migrator.stages.run import latest_plan
 
 if TYPE_CHECKING:
     from migrator.adapters.output.document import Document
@@ -61,9 +64,9 @@ def purge_command(
     wiring = bootstrap.Wiring(site)
     with wiring.ledger(read_only=dry_run) as ledger, wiring.source() as source:
         known = ledger.site.read()
-        plan, _ = wiring.plans(known.site_id if known else None).read(choose_plan(ledger, plan_name))
+        plan, _ = wiring.plans(known.site_id if known else None).read(plan_name or latest_plan(ledger))
         trees = (
-            chosen_trees(plan, users)
+            _trees_of(ledger, plan, users)
             if users
             else {
                 batch.number: batch.trees
@@ -95,6 +98,22 @@ def purge_command(
                 summary = run_to_end(work(shown), when_interrupted="the same command goes on where it was")
     present(invocation, summary, _as_document)
     return summary.exit_code
+
+
+def _trees_of(ledger: Ledger, plan: Plan, users: Sequence[str]) -> Mapping[int, tuple[UserTree, ...]]:
+    """The trees of users. Those who were moved are not in later plans: they are looked for in all of them. Raises UsageError."""
+    moved = {
+        record.tree.path: record
+        for name in ledger.plans.names()
+        for record in ledger.cutovers.of_plan(name)
+        if record.tree.user in users
+    }
+    known = {record.tree.user for record in moved.values()}
+    others = [user for user in users if user not in known]
+    trees = dict(chosen_trees(plan, others)) if others else {}
+    for record in moved.values():
+        trees[record.batch] = (*trees.get(record.batch, ()), record.tree)
+    return trees
 
 
 def _as_document(summary: PurgeSummary) -> "Document":

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 from migrator.decide.purge import purge_act, shrink_problem
@@ -10,7 +11,7 @@ from migrator.domain.errors import MigratorError, Refused
 from migrator.domain.events import EventKind, Severity
 from migrator.domain.hooks import HookFacts, HookState, HookStep
 from migrator.domain.paths import join, show
-from migrator.domain.purge import TREE_NAME, Position, TreeOutcome, TreePurge, purge_place
+from migrator.domain.purge import PURGE_NAME, TREE_NAME, Position, TreeOutcome, TreePurge, purge_place
 from migrator.domain.site import TargetCapabilities
 from migrator.domain.units import format_size, several
 from migrator.domain.verification import VerificationRecord
@@ -204,6 +205,9 @@ class PurgeOfTree:
                 raise self._stopped(f"{show(closed.at)} is still there, although everything in it is gone")
             await in_thread(lambda: places.remove_directory(purge_place(self._record.id)))
             await in_thread(places.flush)
+            # That of all places goes with the last of them.
+            with suppress(OSError):
+                await in_thread(lambda: places.remove_directory(PURGE_NAME))
         except OSError as error:
             raise self._stopped(f"the end of the purge cannot be seen: {error.strerror or error}") from error
 
