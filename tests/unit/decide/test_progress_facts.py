@@ -75,6 +75,12 @@ class TestLaterPasses:
         facts = facts_of(list(settled(seed, [chunk_sum(b"t", ChunkState.DONE, 7)])), BatchState.CONVERGING)
         assert (facts.state, facts.tally.done_bytes, facts.tally.done_users) == (TreeState.COPIED, 1000, 1)
 
+    def test_a_pass_over_other_trees_settles_nothing_of_this_one(self) -> None:
+        seed = [chunk_sum(b"t", ChunkState.FAILED, 7), chunk_sum(b"u", ChunkState.FAILED, 7)]
+        sums = settled(seed, [chunk_sum(b"u", ChunkState.DONE, 7)], {b"u"})
+        assert [(one.tree, one.state) for one in sums] == [(b"t", ChunkState.FAILED), (b"u", ChunkState.DONE)]
+        assert list(settled(seed, [chunk_sum(b"t", ChunkState.FAILED)], {b"u"}))[2:] == []
+
     def test_and_a_tree_needs_attention_for_what_failed_in_that_one(self) -> None:
         sums = settled([chunk_sum(b"t", ChunkState.DONE)], [chunk_sum(b"t", ChunkState.FAILED, 7)])
         facts = facts_of(list(sums), BatchState.CONVERGING)
