@@ -3,6 +3,7 @@
 import os
 import shutil
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -75,7 +76,7 @@ def site(lab: LabHandle, neighbour: Path, scratch: Path, xfs_target: XfsMount) -
     finally:
         source.close()
         for left in (lab.source / "home/purged", lab.source / ".migrator-purge"):
-            wait_until(lambda left=left: removed(left), f"{left.name} is removed")
+            wait_until(partial(removed, left), f"{left.name} is removed")
 
 
 def test_nothing_of_it_is_left_on_any_brick_and_the_others_are_untouched(
