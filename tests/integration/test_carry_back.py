@@ -199,6 +199,10 @@ def test_a_writer_on_the_source_meanwhile_is_found_by_the_verification(world: Ba
     (world.source / "kept" / "3").write_text("?")
     assert world.verify().differences >= 2
     assert {b"home/ann/not from the target", b"home/ann/kept/3"} <= world.why().keys()
+    (world.source / "not from the target").unlink()
+    world.carry()
+    world.proves()
+    assert (world.source / "kept" / "3").read_text() != "?"
 
 
 def test_the_top_gets_what_the_user_made_of_it_on_the_target(world: BackWorld) -> None:

@@ -16,7 +16,8 @@ from migrator.domain.freezing import FrozenTop
 from migrator.domain.paths import show
 from migrator.domain.scan import CatalogRecord
 from migrator.domain.states import PassKind
-from migrator.domain.transfer import FileProblemKind
+from migrator.domain.transfer import FileProblem, FileProblemKind
+from migrator.domain.verification import VerificationRecord
 from migrator.ports.carrying_back import CarriedBack
 from migrator.stages.carry_back.back_site import (
     PLAN,
@@ -40,6 +41,7 @@ Scan = Callable[[Sequence[bytes]], Awaitable[CatalogRecord]]
 _MOST_PASSES = 3
 """In one call: what could not be renamed on the source, because it was not there as before, is sent by the next pass."""
 _FLUSHED_AT_ONCE = 256
+_DIFFERENCES_PER_KIND = 10_000
 _ROLES = (
     "here the target is read and the source is written, so the one is called the source, and the other the target: "
 )
@@ -92,7 +94,7 @@ class CarryingBack:
     async def verify(self, record: CutoverRecord) -> ProofSeen:
         """Compare both sides as they are now, source against target as at the cutover: so what the target could never keep of
         a file that the user did not touch is the loss that it was, and what the source cannot keep of something that he made
-        on the target is a difference. Raises what `verify` raises.
+        on the target is a difference. What differs is sent by the next `carry`. Raises what `verify` raises.
         """
         async with self._openings.open(record) as parts:
             # What the plan has archived, or left where it is, is on the source alone.
@@ -113,6 +115,7 @@ class CarryingBack:
                 clock=parts.clock,
                 reap_lists=parts.reap_lists,
             )
+            await asyncio.to_thread(_note_differences, parts, record, proven)
             return proof_seen(parts.ledger, proven, parts.policy, PLAN)
 
     def seen(self, record: CutoverRecord) -> tuple[PassSeen | None, ProofSeen | None]:
@@ -260,6 +263,20 @@ async def _flush(parts: BackParts, batch: int) -> None:
                     f"what was carried back could not be synced on the source: {error}",
                     hint="check the bricks, then run the same command again",
                 ) from error
+
+
+def _note_differences(parts: BackParts, record: CutoverRecord, proven: VerificationRecord) -> None:
+    """What the scan of the next pass would take for unchanged counts as not arrived. Blocking."""
+    newest = newest_pass(parts.ledger, record)
+    if newest is None or not proven.differences or proven.manifest is None:
+        return
+    found = parts.manifests.examples(proven.manifest, per_kind=_DIFFERENCES_PER_KIND).differences
+    differing = {one.path: one for one in found if one.path != record.tree.path}
+    problems = [
+        FileProblem(path=path, kind=FileProblemKind.BAD, errno=None, reason=f"not equal after all: {one.kind.value}")
+        for path, one in sorted(differing.items())
+    ]
+    parts.ledger.passes.note(newest.id, problems, parts.clock.now_s())
 
 
 def _left_to_send(parts: BackParts, batch: int) -> bool:
