@@ -13,15 +13,14 @@ command again tries it again.
 - The last subvolume stays. Options are put back wherever a drain has come to rest.
 """
 
+from migrator.decide.drain_back import restore, settling, stop, stopping
 from migrator.decide.drain_facts import (
     Bricks,
+    another_drain,
     bricks_seen,
     cannot_tell,
     counter_problems,
     hosts_missing,
-    layout_settled,
-    options_to_restore,
-    others_at_work,
     own_task,
     structure_problems,
 )
@@ -49,14 +48,14 @@ def next_step(record: DrainRecord, seen: DrainSeen, *, hand_over: bool = False) 
     """
     state = record.state
     if state is _S.STOPPED:
-        return _restore(record, seen) or Finished(state=state, words=f"{record.shown_bricks} is as it was before")
+        return restore(record, seen) or Finished(state=state, words=f"{record.shown_bricks} is as it was before")
     if state in OUT_STATES:
-        return _restore(record, seen) or out_of_the_volume(record, seen, hand_over=hand_over)
+        return restore(record, seen) or out_of_the_volume(record, seen, hand_over=hand_over)
     if halt := cannot_tell(record, seen):
         return halt
     bricks = bricks_seen(record, seen)
     if state is _S.SETTLING:
-        return _settling(record, seen)
+        return settling(record, seen)
     if bricks is Bricks.SOME:
         return Halt(
             words=f"some of {record.shown_bricks} are in the volume and some are not: somebody else has changed it",
@@ -71,12 +70,12 @@ def next_step(record: DrainRecord, seen: DrainSeen, *, hand_over: bool = False) 
     if state is _S.STARTING:
         return _starting(record, seen)
     if state is _S.FAILED:
-        return _restore(record, seen) or Halt(
+        return restore(record, seen) or Halt(
             words=f"the drain of {record.shown_bricks} has failed: {record.failure or 'no reason was recorded'}",
             hint="put that right and drain again (`migrator brick drain`), or take it back (`migrator brick stop`)",
         )
     if state is _S.STOPPING:
-        return _stopping(record, seen)
+        return stopping(record, seen)
     return _under_way(record, seen)
 
 
@@ -92,7 +91,7 @@ def begin_again(record: DrainRecord, seen: DrainSeen) -> Step:
     task = own_task(record, seen)
     if task is None:
         return _start(record, seen)
-    if halt := _another_drain(record, task):
+    if halt := another_drain(record, task):
         return halt
     if task.id != record.notes.task_id or (_moves(seen) and not seen.stalled):
         return _adopt(task)
@@ -114,9 +113,9 @@ def begin_stop(record: DrainRecord, seen: DrainSeen) -> Step:
     if taken_back(record.state) or cannot_tell(record, seen) or bricks_seen(record, seen) is not Bricks.IN:
         return next_step(record, seen)
     task = own_task(record, seen)
-    if task is not None and (halt := _another_drain(record, task)):
+    if task is not None and (halt := another_drain(record, task)):
         return halt
-    return _stop(task, record.failure or "it was asked for")
+    return stop(task, record.failure or "it was asked for")
 
 
 def taken_back(state: DrainState) -> bool:
@@ -171,21 +170,12 @@ def _starting(record: DrainRecord, seen: DrainSeen) -> Step:
     """Between the intent of the start and its result the world decides."""
     task = own_task(record, seen)
     if task is not None and task.id != record.notes.task_before:
-        return _another_drain(record, task) or _adopt(task)
+        return another_drain(record, task) or _adopt(task)
     step = _start(record, seen)
     if isinstance(step, Halt) and not step.look_again:
         # Nothing was begun, and it may not be begun now: what is left to do is to put the options back.
         return _give_up("; ".join(step.reasons) or step.words)
     return step
-
-
-def _another_drain(record: DrainRecord, task: VolumeTask) -> Halt | None:
-    if set(task.bricks) == set(record.bricks):
-        return None
-    return Halt(
-        words=f"somebody drains {', '.join(task.bricks)} together, and not {record.shown_bricks} alone",
-        hint=f"finish or stop that drain by hand, {_AGAIN}",
-    )
 
 
 def _adopt(task: VolumeTask) -> Act:
@@ -197,8 +187,8 @@ def _under_way(record: DrainRecord, seen: DrainSeen) -> Step:
     """Between the start and the commit, with the bricks in the volume."""
     task = own_task(record, seen)
     if task is None:
-        return _stop(None, "it was stopped by somebody else, or Gluster has forgotten it")
-    if halt := _another_drain(record, task):
+        return stop(None, "it was stopped by somebody else, or Gluster has forgotten it")
+    if halt := another_drain(record, task):
         return halt
     if task.id != record.notes.task_id:
         return _adopt(task)
@@ -286,60 +276,3 @@ def _not_whole(record: DrainRecord, audit: AuditSeen) -> Halt:
 
 def _give_up(reason: str) -> Act:
     return Act(step=_D.GIVE_UP, intent=_S.FAILED, result=_S.FAILED, reason=reason)
-
-
-def _stop(task: VolumeTask | None, reason: str) -> Act:
-    return Act(
-        step=_D.STOP,
-        intent=_S.STOPPING,
-        result=_S.STOPPING,
-        seen_done=task is None,
-        reason=reason,
-        task_id=None if task is None else task.id,
-    )
-
-
-def _stopping(record: DrainRecord, seen: DrainSeen) -> Step:
-    task = own_task(record, seen)
-    if task is None:
-        return _settle()
-    if halt := _another_drain(record, task):
-        return halt
-    if task.id not in (record.notes.task_id, record.notes.task_before):
-        return Halt(
-            words=f"somebody else has begun a drain of {record.shown_bricks} again, while it was taken back",
-            hint=f"ask who did; stop it by hand (`gluster volume remove-brick ... stop`), {_AGAIN}",
-        )
-    return _stop(task, record.failure)
-
-
-def _settling(record: DrainRecord, seen: DrainSeen) -> Step:
-    if layout_settled(record, seen):
-        return _settle(seen_done=True)
-    if others := others_at_work(seen):
-        return Halt(
-            words="the layout of directories cannot be put right yet: something else moves files or waits for a commit",
-            reasons=others,
-            hint=f"when that has ended, {_AGAIN.removeprefix('then ')}",
-            look_again=True,
-        )
-    return _settle()
-
-
-def _settle(*, seen_done: bool = False) -> Act:
-    return Act(step=_D.SETTLE, intent=_S.SETTLING, result=_S.STOPPED, seen_done=seen_done)
-
-
-def _restore(record: DrainRecord, seen: DrainSeen) -> Step | None:
-    """Options that the drain has changed are put back where it has come to rest; None where there are none."""
-    if not record.notes.options:
-        return None
-    if seen.state is None:
-        return Halt(
-            words=f"whether options of volume {record.volume} have to be put back is not known",
-            hint=f"see that glusterd runs, {_AGAIN}",
-            look_again=True,
-        )
-    if not options_to_restore(record, seen.state):
-        return None
-    return Act(step=_D.RESTORE, intent=record.state, result=record.state)

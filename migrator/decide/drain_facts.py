@@ -65,6 +65,16 @@ def own_task(record: DrainRecord, seen: DrainSeen) -> VolumeTask | None:
     return remove_brick_of(seen.tasks or (), record.bricks)
 
 
+def another_drain(record: DrainRecord, task: VolumeTask) -> Halt | None:
+    """Why a drain that Gluster shows is none of this record: it is of other bricks too. None where it may be its own."""
+    if set(task.bricks) == set(record.bricks):
+        return None
+    return Halt(
+        words=f"somebody drains {', '.join(task.bricks)} together, and not {record.shown_bricks} alone",
+        hint="finish or stop that drain by hand, then run the same command again",
+    )
+
+
 def counter_problems(record: DrainRecord, seen: DrainSeen) -> tuple[str, ...]:
     """Why Gluster's counters do not say that everything was moved. What is not told speaks against it."""
     return tuple(_counter_problems(record, seen))

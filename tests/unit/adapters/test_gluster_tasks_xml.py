@@ -90,7 +90,12 @@ def test_what_is_not_known_is_unfinished() -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["volume-status-tasks-none.xml", "tasks-rebalance-stopped.xml", "tasks-removebrick-stopped.xml", "volume-status-tasks-removebrick-committed.xml"],
+    [
+        "volume-status-tasks-none.xml",
+        "tasks-rebalance-stopped.xml",
+        "tasks-removebrick-stopped.xml",
+        "volume-status-tasks-removebrick-committed.xml",
+    ],
 )
 def test_no_task_is_left_after_stop_and_commit(name: str) -> None:
     assert parse_volume_tasks(answer(name), "vol1") == ()
