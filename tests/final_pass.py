@@ -5,10 +5,10 @@ import os
 import pickle
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from migrator import bootstrap
 from migrator.adapters.output.progress import open_progress
@@ -47,7 +47,7 @@ def final_pass(site: RealSite, users: Sequence[str], *, number: int = 1, kind: P
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
-        _be_the_child(reading, writing, site, users, number, kind)
+        _be_the_child(reading, writing, lambda: _make(site, users, number, kind))
     os.close(writing)
     with open(reading, "rb") as stream:
         said = stream.read()
@@ -61,14 +61,12 @@ def final_pass(site: RealSite, users: Sequence[str], *, number: int = 1, kind: P
     return result
 
 
-def _be_the_child(
-    reading: int, writing: int, site: RealSite, users: Sequence[str], number: int, kind: PassKind
-) -> NoReturn:
+def _be_the_child(reading: int, writing: int, make: Callable[[], Coroutine[Any, Any, FinalPass]]) -> NoReturn:
     try:
         os.close(reading)
         result: object
         try:
-            result = asyncio.run(_make(site, users, number, kind))
+            result = asyncio.run(make())
         except Refused as refused:
             result = refused.message
         with open(writing, "wb") as stream:
