@@ -8,6 +8,8 @@ from migrator.domain.errors import ToolFailed
 from migrator.ports.processes import Command, Processes
 
 _TIMEOUT_S = 60.0
+_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/opt/beegfs/sbin"
+"""The last is where BeeGFS's own packages put it."""
 _QUESTIONS: Sequence[tuple[str, ...]] = (
     ("beegfs", "target", "list", "--state"),
     ("beegfs-ctl", "--listtargets", "--nodetype=storage", "--state"),
@@ -26,8 +28,9 @@ class NoStorageTargets:
 class BeegfsTargets:
     """The `StorageTargets` port of BeeGFS, by its command on this machine."""
 
-    def __init__(self, processes: Processes) -> None:
+    def __init__(self, processes: Processes, *, path: str = _PATH) -> None:
         self._processes = processes
+        self._environment = {"PATH": path}
 
     async def problems(self) -> tuple[str, ...]:
         """As the port says."""
@@ -35,7 +38,9 @@ class BeegfsTargets:
         for question in _QUESTIONS:
             argv = tuple(map(os.fsencode, question))
             try:
-                answer = await self._processes.run(Command(argv=argv, timeout_s=_TIMEOUT_S))
+                answer = await self._processes.run(
+                    Command(argv=argv, environment=self._environment, timeout_s=_TIMEOUT_S)
+                )
             except ToolFailed as error:
                 failures.append(error.message)
                 continue
