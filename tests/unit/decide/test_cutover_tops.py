@@ -77,7 +77,7 @@ def test_what_is_no_top_is_said_to_be_none(text: str) -> None:
 def test_a_closed_tree_is_one_that_only_this_program_enters() -> None:
     assert is_closed(CLOSED, **ROOT)
     for change in ({"uid": 5}, {"gid": 5}, {"mode": 0o755}, {"xattrs": {ACL_DEFAULT: NAMED}}, {"type": EntryType.FILE}):
-        assert not is_closed(replace(CLOSED, **change), **ROOT)  # type: ignore[arg-type]
+        assert not is_closed(replace(CLOSED, **change), **ROOT)
 
 
 def seen(now: Entry | None, wanted: FrozenTop | None) -> TopSeen:
@@ -96,7 +96,7 @@ def test_every_state_between_closed_and_open_is_known() -> None:
     assert seen(CLOSED, wanted) is TopSeen.FROZEN
     # As `dress_directory` goes: bits of the owner alone, the owner, attributes, then the mode.
     for change in ({"uid": 1001, "gid": 1002}, {"uid": 1001, "gid": 1002, "xattrs": {ACL_DEFAULT: NAMED}}):
-        assert seen(replace(CLOSED, **change), wanted) is TopSeen.PARTLY  # type: ignore[arg-type]
+        assert seen(replace(CLOSED, **change), wanted) is TopSeen.PARTLY
     # As closing goes: the owner first.
     assert seen(entry(uid=0, gid=0), wanted) is TopSeen.PARTLY
 
