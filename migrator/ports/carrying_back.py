@@ -36,3 +36,6 @@ class CarriesBack(Protocol):
 
     def seen(self, record: CutoverRecord) -> tuple[PassSeen | None, ProofSeen | None]:
         """The newest pass that carried back for this attempt, and the newest verification after it. Blocking."""
+
+    def changes(self, record: CutoverRecord) -> TargetChanges | None:
+        """What was found to be changed on the target since the switch; None before anything was looked for. Blocking."""

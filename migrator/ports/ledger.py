@@ -304,8 +304,8 @@ class PassRecords(Protocol):
 
     def attempts_of_chunk(self, chunk_id: int) -> Sequence[AttemptRecord]: ...
 
-    def attention(self, pass_id: int) -> Sequence[FileProblem]:
-        """The bad files of a pass that no later attempt brought over."""
+    def attention(self, pass_id: int, kind: FileProblemKind = FileProblemKind.BAD) -> Sequence[FileProblem]:
+        """The bad files of a pass that no later attempt brought over, or those of another kind."""
 
     def vanished_count(self, pass_id: int) -> int: ...
 

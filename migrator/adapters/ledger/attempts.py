@@ -153,12 +153,12 @@ class SqliteAttempts:
             ).all()
         return [attempt_record(row) for row in rows]
 
-    def attention(self, pass_id: int) -> Sequence[FileProblem]:
-        """The bad files of a pass that no later attempt brought over, in order of path."""
+    def attention(self, pass_id: int, kind: FileProblemKind = FileProblemKind.BAD) -> Sequence[FileProblem]:
+        """The bad files of a pass that no later attempt brought over, or those of another kind, in order of path."""
         with self._database.read() as connection:
             rows = connection.execute(
                 select(tables.attention)
-                .where(tables.attention.c.pass_id == pass_id, tables.attention.c.kind == FileProblemKind.BAD.value)
+                .where(tables.attention.c.pass_id == pass_id, tables.attention.c.kind == kind.value)
                 .order_by(tables.attention.c.path)
             ).all()
         return [file_problem(row) for row in rows]

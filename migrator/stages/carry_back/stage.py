@@ -31,6 +31,7 @@ from migrator.stages.carry_back.seeing import pass_seen, proof_seen, target_chan
 from migrator.stages.carry_back.switched import is_noted, note_switch, plan_of
 from migrator.stages.run.context import Invocation, World
 from migrator.stages.run.delta import DeltaPass
+from migrator.stages.run.pass_moves import only_not_renamed
 from migrator.stages.run.recovery import recover
 from migrator.stages.run.trash import expire_trash
 from migrator.stages.verify import VerifyRequest, verify
@@ -281,6 +282,4 @@ def _note_differences(parts: BackParts, record: CutoverRecord, proven: Verificat
 
 def _left_to_send(parts: BackParts, batch: int) -> bool:
     record = parts.ledger.passes.find(PLAN, batch, PassKind.FINAL)
-    return record is not None and any(
-        problem.kind is FileProblemKind.CHANGED for problem in parts.ledger.passes.attention(record.id)
-    )
+    return record is not None and only_not_renamed(parts.ledger.passes, record.id)

@@ -15,7 +15,6 @@ from migrator.domain.freezing import FrozenTop
 from migrator.domain.paths import show
 from migrator.domain.run import BatchSummary
 from migrator.domain.states import PassKind
-from migrator.domain.transfer import FileProblemKind
 from migrator.domain.units import format_size, several
 from migrator.domain.verification import VerificationRecord
 from migrator.ports.filesystem import FileSystem
@@ -23,7 +22,7 @@ from migrator.stages.cutover.context import Cutting
 from migrator.stages.cutover.seeing import Looker
 from migrator.stages.run.bases import pass_number
 from migrator.stages.run.delta import DeltaPass
-from migrator.stages.run.pass_moves import is_not_renamed
+from migrator.stages.run.pass_moves import only_not_renamed
 
 _MOST_PASSES = 3
 """In one freeze."""
@@ -113,8 +112,7 @@ class Actor:
         for _ in range(_MOST_PASSES):
             summary, made = await self._one_final_pass(record)
             files, size_bytes = files + summary.files, size_bytes + summary.size_bytes
-            changed = [one for one in passes.attention(made) if one.kind is FileProblemKind.CHANGED]
-            if not changed or not all(is_not_renamed(one) for one in changed):
+            if not only_not_renamed(passes, made):
                 break
         return Done(
             notes=CutoverNotes(final_pass_id=made),

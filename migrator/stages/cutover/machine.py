@@ -124,13 +124,15 @@ class TreeMachine:
     async def _carry_out(self, record: CutoverRecord, act: Act) -> Done:
         hooked = _HOOKED.get(act.step)
         if hooked is None:
-            return Done() if act.seen_done else await self.actor.deeds[act.step](record)
+            if act.seen_done:
+                return self.actor.done_before(act.step, record)
+            return await self.actor.deeds[act.step](record)
         place = CutoverPlace(step=hooked, record=record, back=act.step in _BACK)
         link = record.notes.link if self.cutting.world.links is not None else None
         if act.seen_done:
             facts = await self._facts(place, HookEvent.POST, record, act, link)
             await self.cutting.hooking.catch_up_step(place, facts)
-            return Done(words="it was done before")
+            return self.actor.done_before(act.step, record)
 
         async def after(_: HookFacts, done: Done) -> HookFacts:  # noqa: ARG001 - the hooks' signature
             return await self._facts(place, HookEvent.POST, record, act, link)

@@ -14,7 +14,9 @@ from migrator.domain.errors import MigratorError
 from migrator.domain.freezing import FreezeWay, FrozenTop, TopState
 from migrator.domain.site import TargetCapabilities
 from migrator.domain.states import PassKind, PassState
+from migrator.domain.verification import VerificationRecord
 from migrator.ports.filesystem import FileSystem
+from migrator.ports.ledger import PassRecord
 from migrator.stages.cutover.context import Sight
 from migrator.stages.run.bases import covers
 from migrator.stages.run.final import final_pass_facts
@@ -142,16 +144,23 @@ class Looker:
     async def _proofs(self, record: CutoverRecord, *, back: bool) -> tuple[PassSeen | None, ProofSeen | None]:
         if back:
             return await self.sight.blocking(lambda: self.sight.world.back.seen(record))
-        copied = self._final_pass(record)
+        copied = self._pass_seen(record)
         return copied, None if copied is None else self._proof(record, copied)
 
-    def _final_pass(self, record: CutoverRecord) -> PassSeen | None:
-        """The newest final pass over the tree."""
-        ledger, tree = self.sight.ledger, record.tree.path
-        for one in reversed(ledger.passes.of_batch(record.plan, record.batch)):
-            if one.kind is PassKind.FINAL and covers(ledger.passes, one, (tree,)):
-                break
-        else:
+    def final_pass(self, record: CutoverRecord) -> PassRecord | None:
+        """The newest final pass over the tree, of whatever attempt."""
+        passes = self.sight.ledger.passes
+        made = (one for one in reversed(passes.of_batch(record.plan, record.batch)) if one.kind is PassKind.FINAL)
+        return next((one for one in made if covers(passes, one, (record.tree.path,))), None)
+
+    def verification(self, record: CutoverRecord) -> VerificationRecord | None:
+        """The newest verification of the tree, of whatever attempt."""
+        found = self.sight.ledger.verifications.of_tree(record.plan, record.batch, record.tree.path)
+        return found[-1] if found else None
+
+    def _pass_seen(self, record: CutoverRecord) -> PassSeen | None:
+        ledger, one = self.sight.ledger, self.final_pass(record)
+        if one is None:
             return None
         scan = next((scan for scan in ledger.scans.all() if scan.name == one.catalog), None)
         facts = final_pass_facts(ledger, one.id)
@@ -166,13 +175,12 @@ class Looker:
         )
 
     def _proof(self, record: CutoverRecord, copied: PassSeen) -> ProofSeen | None:
-        """The newest verification of the tree. It compares both sides as they are, so one that began after the pass is of
-        what that left.
+        """The newest verification. It compares both sides as they are, so one that began after the pass is of what that
+        left.
         """
-        found = self.sight.ledger.verifications.of_tree(record.plan, record.batch, record.tree.path)
-        if not found:
+        latest, policy = self.verification(record), self.sight.world.policy
+        if latest is None:
             return None
-        latest, policy = found[-1], self.sight.world.policy
         return ProofSeen(
             catalog=copied.catalog,
             started_at_s=latest.started_at_s,

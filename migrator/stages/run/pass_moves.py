@@ -6,7 +6,7 @@ from migrator.domain.site import TargetCapabilities
 from migrator.domain.transfer import FileProblem, FileProblemKind
 from migrator.domain.trash import trash_place
 from migrator.domain.units import several
-from migrator.ports.ledger import PassRecord
+from migrator.ports.ledger import PassRecord, PassRecords
 from migrator.ports.move_lists import MoveLists
 from migrator.ports.target_moves import TargetMoves
 from migrator.stages.run.context import PassUnderWay
@@ -51,6 +51,14 @@ async def carry_out_moves(
         return
     world.ledger.passes.note(record.id, _not_renamed(moved), world.clock.now_s())
     world.ledger.passes.moves_done(record.id, world.clock.now_s())
+
+
+def only_not_renamed(passes: PassRecords, pass_id: int) -> bool:
+    """Whether nothing but paths that could not be renamed on the target count as changed in a pass. They changed before it
+    began, and the next one sends them.
+    """
+    changed = passes.attention(pass_id, FileProblemKind.CHANGED)
+    return bool(changed) and all(problem.reason == _NOT_RENAMED for problem in changed)
 
 
 def _say_moved(under_way: PassUnderWay, title: str, moved: Moved) -> None:
