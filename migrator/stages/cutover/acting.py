@@ -22,6 +22,7 @@ from migrator.stages.cutover.context import Cutting
 from migrator.stages.cutover.seeing import Looker
 from migrator.stages.run.bases import pass_number
 from migrator.stages.run.delta import DeltaPass
+from migrator.stages.run.equal_sides import note_equal
 from migrator.stages.run.pass_moves import only_not_renamed
 
 _MOST_PASSES = 3
@@ -151,7 +152,9 @@ class Actor:
         return await self._exchange(record, source, target, "target")
 
     async def _switch_back(self, record: CutoverRecord) -> Done:
-        source, target = self.cutting.paths(record.tree.path)
+        cutting = self.cutting
+        await note_equal(cutting.run, cutting.world.deltas, cutting.plan, cutting.batch_of(record))
+        source, target = cutting.paths(record.tree.path)
         return await self._exchange(record, target, source, "source")
 
     async def _exchange(self, record: CutoverRecord, old: bytes, new: bytes, side: str) -> Done:

@@ -1,0 +1,223 @@
+"""`kill -9` of a cutover and of a rollback at every transition, and inside every step: the same command goes on."""
+
+import os
+import random
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from itertools import zip_longest
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+
+from migrator.adapters.filesystems import switching
+from migrator.adapters.filesystems.freezing import MountedTops
+from migrator.adapters.filesystems.switching import SymlinkedPaths
+from migrator.adapters.filesystems.target import MountedTarget
+from migrator.adapters.ledger.cutovers import SqliteCutovers
+from migrator.domain.cutover import CutoverStep
+from tests.cut_site import CutSite, Snapshot, change, cut_site, top_facts
+from tests.xfs import missing_for_xfs, xfs
+
+pytestmark = [pytest.mark.needs_root, pytest.mark.slow, pytest.mark.timeout(600)]
+
+_S = CutoverStep
+THERE = (_S.FREEZE, _S.FINAL_PASS, _S.VERIFY, _S.SWITCH, _S.THAW, _S.RETAIN)
+BACK = (_S.ROLLBACK_FREEZE, _S.CARRY_BACK, _S.ROLLBACK_VERIFY, _S.SWITCH_BACK, _S.ROLLBACK_THAW)
+INTENDED, ACTED = "intended", "acted"
+_CHANGES = {"os.chmod", "os.chown", "os.setxattr", "os.removexattr", "os.symlink", "os.remove", "os.rename", "os.utime"}
+_TOUCHING = (
+    (MountedTops, "freeze"),
+    (MountedTops, "thaw"),
+    (MountedTarget, "open_tree"),
+    (MountedTarget, "close_tree"),
+    (SymlinkedPaths, "switch"),
+)
+HOOKED = ("pre-freeze", "post-switch", "post-thaw")
+REFUSES = "90-refuses"
+SIDES = {"cutover": "target", "rollback": "source"}
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[CutSite]:
+    """One site for all of these: each ends with the user unharmed on one of the sides."""
+    if reason := missing_for_xfs():
+        pytest.skip(f"needs XFS on a loop device: {reason}")
+    with TemporaryDirectory(prefix="migrator-test-") as name, ExitStack() as stack:
+        directory = Path(name)
+        directory.chmod(0o755)
+        for side in ("source", "target"):
+            (directory / side).mkdir()
+        mounts = [stack.enter_context(xfs(directory / side)) for side in ("source", "target")]
+        yield stack.enter_context(cut_site(directory, *mounts, stages=HOOKED))
+
+
+@pytest.fixture
+def site(shared: CutSite) -> CutSite:
+    """Its user works on the source."""
+    (shared.directory / "hooks" / "pre-switch.d" / REFUSES).unlink(missing_ok=True)
+    if shared.tree() != shared.source():
+        shared.rollback()
+    return shared
+
+
+def die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def death_at(step: CutoverStep, moment: str) -> Callable[[], None]:
+    """The program ends itself when the intent of a step is in the ledger and nothing is done, or when all is done and the
+    ledger does not know it yet.
+    """
+
+    def patch() -> None:
+        intend, finish = SqliteCutovers.intend, SqliteCutovers.finish
+        steps: dict[int, CutoverStep] = {}
+
+        def dying_intend(self: SqliteCutovers, cutover_id: int, act: Any, **rest: Any) -> int:
+            step_id = intend(self, cutover_id, act, **rest)
+            steps[step_id] = act.step
+            if (act.step, moment) == (step, INTENDED):
+                die()
+            return step_id
+
+        def dying_finish(self: SqliteCutovers, step_id: int, *words: Any, **rest: Any) -> Any:
+            if (steps[step_id], moment) == (step, ACTED):
+                die()
+            return finish(self, step_id, *words, **rest)
+
+        SqliteCutovers.intend, SqliteCutovers.finish = dying_intend, dying_finish  # type: ignore[method-assign]
+
+    return patch
+
+
+def death_inside(number: int) -> Callable[[], None]:
+    """The program ends itself before so manieth of the single changes that closing, opening and switching are made of."""
+
+    def patch() -> None:
+        at_work, left = [False], [number]
+
+        def tick() -> None:
+            left[0] -= 1
+            if left[0] == 0:
+                die()
+
+        def audit(event: str, _: tuple[object, ...]) -> None:
+            if at_work[0] and event in _CHANGES:
+                tick()
+
+        def watched(function: Callable[..., Any]) -> Callable[..., Any]:
+            def call(*words: Any, **rest: Any) -> Any:
+                at_work[0] = True
+                try:
+                    return function(*words, **rest)
+                finally:
+                    at_work[0] = False
+
+            return call
+
+        exchange = switching._exchange
+
+        def dying_exchange(fd: int, one: bytes, other: bytes) -> bool:
+            tick()
+            done = exchange(fd, one, other)
+            tick()
+            return done
+
+        for kind, name in _TOUCHING:
+            setattr(kind, name, watched(getattr(kind, name)))
+        switching._exchange = dying_exchange
+        sys.addaudithook(audit)
+
+    return patch
+
+
+def assert_safe(site: CutSite, expected: Snapshot, when: object) -> None:
+    """What holds at every instant: where the user's link leads lies all that he has, and no two sides are open to him."""
+    assert site.snapshot() == expected, when
+    assert not (site.is_open(site.source()) and site.is_open(site.target())), when
+
+
+def killed(site: CutSite, verb: str, before: Callable[[], None]) -> bool:
+    """Whether the call was killed before its end."""
+    done = site.start(verb, "--user", "ann", before=before).end()
+    assert done.code in (0, -signal.SIGKILL), done.err
+    return done.code != 0
+
+
+def test_killed_at_a_transition_the_same_command_finishes(site: CutSite) -> None:
+    top = top_facts(site.tree())
+    for there, back in zip_longest(THERE, BACK):
+        for moment in (INTENDED, ACTED):
+            for verb, step in (("cutover", there), ("rollback", back)):
+                change(site.tree())
+                expected = site.snapshot()
+                if step is not None:
+                    assert killed(site, verb, death_at(step, moment)), (step, moment)
+                    assert_safe(site, expected, (step, moment))
+                site.call(verb, "--user", "ann")
+                site.assert_works_on(SIDES[verb], expected)
+                assert top_facts(site.tree()) == top, (step, moment)
+    proven = site.rows(
+        "SELECT verification_id, manifest, final_pass_id, changed_files FROM cutovers WHERE state = 'rolled-back'"
+    )
+    assert len(proven) >= 2 * len(THERE)
+    assert not [one for one in proven if None in one], "what a killed call had done is written down by the next"
+
+
+@pytest.mark.parametrize("verb", SIDES)
+def test_killed_inside_every_single_change_of_a_top_or_a_link(site: CutSite, verb: str) -> None:
+    """Each call goes on with what the one before it has left, and comes a little further, or has it to do anew."""
+    if verb == "rollback":
+        site.cutover()
+    top, deaths = top_facts(site.tree()), 0
+    change(site.tree())
+    expected = site.snapshot()
+    for number in range(1, 40):
+        if not killed(site, verb, death_inside(number)):
+            break
+        deaths += 1
+        assert_safe(site, expected, number)
+    site.assert_works_on(SIDES[verb], expected)
+    assert top_facts(site.tree()) == top
+    assert deaths >= 6
+
+
+@pytest.mark.parametrize("verb", SIDES)
+def test_killed_while_a_user_is_given_up(site: CutSite, verb: str) -> None:
+    """The thaw where he was is an act like any other."""
+    if verb == "rollback":
+        site.cutover()
+    side, top = SIDES["cutover" if verb == "rollback" else "rollback"], top_facts(site.tree())
+    site.hook(f"pre-switch.d/{REFUSES}", "echo not tonight; exit 1")
+    step = _S.REVERT if verb == "cutover" else _S.ROLLBACK_REVERT
+    for turn, death in enumerate([death_at(step, INTENDED), death_at(step, ACTED)]):
+        change(site.tree())
+        expected = site.snapshot()
+        assert killed(site, verb, death)
+        assert_safe(site, expected, turn)
+        site.call(verb, "--user", "ann", code=4)
+        site.assert_works_on(side, expected)
+        assert top_facts(site.tree()) == top
+        assert "not tonight" in site.states()[-1][1]
+
+
+def test_killed_at_random_instants_there_and_back(site: CutSite) -> None:
+    draw, top, kills = random.Random(1), top_facts(site.tree()), 0
+    for verb in ("cutover", "rollback"):
+        change(site.tree())
+        expected = site.snapshot()
+        for _ in range(6):
+            call = site.start(verb, "--user", "ann")
+            time.sleep(draw.uniform(0.05, 0.6))
+            call.signal()
+            kills += call.end().code != 0
+            assert_safe(site, expected, kills)
+        site.call(verb, "--user", "ann")
+        site.assert_works_on(SIDES[verb], expected)
+        assert top_facts(site.tree()) == top
+    assert kills
