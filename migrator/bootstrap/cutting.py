@@ -13,6 +13,7 @@ from migrator.adapters.filesystems.switching import SymlinkedPaths
 from migrator.adapters.filesystems.target import MountedTarget
 from migrator.adapters.ledger.sqlite import SqliteLedger
 from migrator.adapters.writers.search import BrickWriters, LocalWriters
+from migrator.bootstrap.archiving import proven_archives
 from migrator.bootstrap.carrying_back import carrying_back
 from migrator.bootstrap.deltas import deltas_of
 from migrator.bootstrap.examining import link_place
@@ -142,6 +143,7 @@ def _verifier(
                 target=target,
                 manifests=wiring.manifests(),
                 reap_lists=wiring.reap_lists(),
+                archived=proven_archives(wiring, ledger),
                 ledger=ledger,
                 progress=progress,
                 clock=wiring.clock,

@@ -8,6 +8,7 @@ import click
 from migrator import bootstrap
 from migrator.adapters.output.progress import open_progress
 from migrator.adapters.output.record_document import verification_document
+from migrator.bootstrap.archiving import proven_archives
 from migrator.cli.context import open_site, run_to_end, verb
 from migrator.cli.invocation import Invocation
 from migrator.cli.options import SHARE, batches, chosen_batches, chosen_trees, users
@@ -89,6 +90,7 @@ def verify_command(
                             progress=shown,
                             clock=wiring.clock,
                             reap_lists=wiring.reap_lists(),
+                            archived=proven_archives(wiring, ledger),
                         ),
                         when_interrupted="this batch's verification starts over: give the command again",
                     )

@@ -70,7 +70,8 @@ class ArchivedMember:
 
     `digest` is of the content, None for what is no regular file. `offset_bytes` is where its header begins in the
     uncompressed tar, `data_offset_bytes` where the content does: for further names of a file (`link_to`) it is that of the
-    first name in the same archive. `archive` is the number of the archive in its tree.
+    first name in the same archive. `archive` is the number of the archive in its tree, `algorithm` that of the digest; both
+    are known of members of an index.
     """
 
     entry: Entry
@@ -79,6 +80,7 @@ class ArchivedMember:
     data_offset_bytes: int
     link_to: bytes | None = None
     archive: int = 0
+    algorithm: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

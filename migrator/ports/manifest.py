@@ -6,6 +6,7 @@ from enum import StrEnum
 from typing import Protocol
 
 from migrator.decide.expectations import Loss
+from migrator.domain.archives import ArchivedMember
 from migrator.domain.entry import Entry
 from migrator.domain.verification import ContentReading, Difference, ReadContent
 
@@ -14,12 +15,15 @@ from migrator.domain.verification import ContentReading, Difference, ReadContent
 class VerifiedPath:
     """A path that arrived: the attributes of both sides, and the digest of its content where that was compared, with
     who really read it.
+
+    `archived`: it lies in an archive, and not under its own path, so `target` is None; the digest is the member's.
     """
 
     source: Entry
-    target: Entry
+    target: Entry | None
     digest: bytes | None = None
     reading: ContentReading | None = None
+    archived: ArchivedMember | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -116,7 +116,7 @@ class DecodedIndex:
 
     def member(self, number: int) -> ArchivedMember:
         """The member of a row."""
-        return _member(self._table.slice(number, 1).to_pylist()[0], self._tree, self._archive)
+        return self._member(self._table.slice(number, 1).to_pylist()[0])
 
     def by_offset(self) -> Iterator[ArchivedMember]:
         """All members, in the order of the tar."""
@@ -124,7 +124,10 @@ class DecodedIndex:
         order = sorted(range(len(offsets)), key=lambda number: offsets[number])
         for start in range(0, len(order), _ROWS_AT_ONCE):
             for row in self._table.take(pa.array(order[start : start + _ROWS_AT_ONCE])).to_pylist():
-                yield _member(row, self._tree, self._archive)
+                yield self._member(row)
+
+    def _member(self, row: Mapping[str, Any]) -> ArchivedMember:
+        return _member(row, self._tree, self._archive, self.algorithm)
 
 
 def _row(member: ArchivedMember, cut: int) -> dict[str, Any]:
@@ -155,7 +158,7 @@ def _row(member: ArchivedMember, cut: int) -> dict[str, Any]:
     }
 
 
-def _member(row: Mapping[str, Any], tree: bytes, archive: int) -> ArchivedMember:
+def _member(row: Mapping[str, Any], tree: bytes, archive: int, algorithm: str) -> ArchivedMember:
     entry = Entry(
         path=join(tree, row["path"]),
         type=EntryType(row["type"]),
@@ -182,6 +185,7 @@ def _member(row: Mapping[str, Any], tree: bytes, archive: int) -> ArchivedMember
         data_offset_bytes=row["data_offset"],
         link_to=None if row["link_to"] is None else join(tree, row["link_to"]),
         archive=archive,
+        algorithm=algorithm,
     )
 
 

@@ -26,18 +26,20 @@ _MANIFEST_FIELDS: list["pa.Field[Any]"] = [
     pa.field("xattr_digest", pa.binary()),
     pa.field("digest", pa.binary()),
     pa.field("algorithm", pa.string()),
-    pa.field("target_ino", pa.uint64(), nullable=False),
-    pa.field("target_mtime_ns", pa.int64(), nullable=False),
-    pa.field("target_ctime_ns", pa.int64(), nullable=False),
+    pa.field("target_ino", pa.uint64()),
+    pa.field("target_mtime_ns", pa.int64()),
+    pa.field("target_ctime_ns", pa.int64()),
     pa.field("read_by", pa.int64()),
     pa.field("source_clock_ns", pa.int64()),
     pa.field("target_clock_ns", pa.int64()),
+    pa.field("archive", pa.int64()),
 ]
 MANIFEST_SCHEMA = pa.schema(_MANIFEST_FIELDS)
 """One row a path that arrived, with the attributes of the source (of the target what it cannot keep is in
 `expected.parquet`). `digest` and `algorithm` are null where no content was compared. `target_*` is what the target's file
 was when it was listed. `read_by` is the verification that really read the content; `*_clock_ns` what the clock of each side
-showed before it was synced for that, null where it is not known."""
+showed before it was synced for that, null where it is not known. `archive` is the number of the archive (in the tree's archive
+directory) that holds the path; such a path is not at its place on the target, and `target_*` are null."""
 
 _DIFFERENCE_FIELDS: list["pa.Field[Any]"] = [
     pa.field("path", pa.binary(), nullable=False),
@@ -83,16 +85,24 @@ def manifest_rows(rows: Sequence[VerifiedPath], algorithm: str) -> pa.Table:
             "rdev": [entry.rdev for entry in entries],
             "link_group": [entry.link_group for entry in entries],
             "xattr_digest": [xattr_digest(entry.xattrs) for entry in entries],
-            "digest": [row.digest for row in rows],
-            "algorithm": [None if row.digest is None else algorithm for row in rows],
-            "target_ino": [row.target.ino for row in rows],
-            "target_mtime_ns": [row.target.mtime_ns for row in rows],
-            "target_ctime_ns": [row.target.ctime_ns for row in rows],
+            "digest": [row.archived.digest if row.archived else row.digest for row in rows],
+            "algorithm": [_algorithm(row, algorithm) for row in rows],
+            "target_ino": [None if row.target is None else row.target.ino for row in rows],
+            "target_mtime_ns": [None if row.target is None else row.target.mtime_ns for row in rows],
+            "target_ctime_ns": [None if row.target is None else row.target.ctime_ns for row in rows],
             "read_by": [None if row.reading is None else row.reading.verification for row in rows],
             "source_clock_ns": [None if row.reading is None else row.reading.source_clock_ns for row in rows],
             "target_clock_ns": [None if row.reading is None else row.reading.target_clock_ns for row in rows],
+            "archive": [None if row.archived is None else row.archived.archive for row in rows],
         },
     )
+
+
+def _algorithm(row: VerifiedPath, algorithm: str) -> str | None:
+    """Members of archives were digested with what the site named then."""
+    if row.archived is not None:
+        return None if row.archived.digest is None else row.archived.algorithm
+    return None if row.digest is None else algorithm
 
 
 def difference_rows(rows: Sequence[Difference]) -> pa.Table:

@@ -1,5 +1,6 @@
 """What the proven archives of trees hold: for archiving, restoring, verifying and purging."""
 
+import os
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -8,6 +9,11 @@ from migrator.domain.archives import ArchivedMember, ArchiveRecord, ArchiveState
 from migrator.domain.errors import Refused
 from migrator.domain.paths import show
 from migrator.ports.archives import ArchiveFolder, ArchiveFolders, ArchiveFormat, ArchiveIndex, ArchiveRecords
+
+_AGAIN = (
+    "before the switch `migrator reap archive` makes them again of what is on the source; afterwards bring them back from a "
+    "backup of the target, and purge nothing until then"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +91,16 @@ def read_back(folder: ArchiveFolder, archive_format: ArchiveFormat, record: Arch
 
 
 def read_archive(folder: ArchiveFolder, archive_format: ArchiveFormat, record: ArchiveRecord) -> ProvenArchive:
-    """The index of one archive. Raises Refused where it is not the ledger's, FileNotFoundError and OSError."""
+    """The index of one archive, which is there in its whole size. Raises Refused where either is not the ledger's,
+    FileNotFoundError and OSError.
+    """
+    with folder.open(archive_name(record.number)) as archive:
+        if archive.seek(0, os.SEEK_END) != record.written.archive_bytes:
+            raise Refused(
+                f"archive {record.number} of {show(record.tree)} is not as it was when it was read back: it has another size",
+                cause="somebody changed it, or the target lost a part of it",
+                hint=_AGAIN,
+            )
     with folder.open(index_name(record.number)) as stored:
         return ProvenArchive(record=record, index=archive_format.index(record, stored))
 
@@ -94,6 +109,5 @@ def _missing(tree: bytes) -> Refused:
     return Refused(
         f"archives of {show(tree)} that were read back are not on the target any more",
         cause="somebody removed them, or the target is not mounted",
-        hint="before the switch `migrator reap archive` makes them again of what is on the source; afterwards bring them back "
-        "from a backup of the target, and purge nothing until then",
+        hint=_AGAIN,
     )

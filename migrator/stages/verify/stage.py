@@ -18,12 +18,14 @@ from migrator.domain.site import MountIdentity, TargetCapabilities
 from migrator.domain.states import BatchState
 from migrator.domain.units import NS_PER_S, format_count, format_size, several
 from migrator.domain.verification import ContentReading, VerificationRecord
+from migrator.ports.archives import Archived
 from migrator.ports.clock import Clock
 from migrator.ports.filesystem import FileSystem, SourceFileSystem, TargetFileSystem
 from migrator.ports.ledger import Ledger, SiteRecord
 from migrator.ports.manifest import ClosedManifest, ManifestDraft, Manifests
 from migrator.ports.progress import Progress
 from migrator.ports.reap import ReapIndex, ReapLists
+from migrator.stages.verify.absences import Absences
 from migrator.stages.verify.carrying import Carrying
 from migrator.stages.verify.catalogs import compare_with_catalogs
 from migrator.stages.verify.links import compare_links
@@ -57,12 +59,14 @@ async def verify(
     progress: Progress,
     clock: Clock,
     reap_lists: ReapLists | None = None,
+    archived: Archived | None = None,
 ) -> VerificationRecord:
     """Compare both sides of a batch as they are now, and write the manifest of what arrived.
 
     The caller holds the lock `run`, and gives file systems that were opened for this call. The batch becomes verified
     only when the verification is whole and found no difference; one that was verified and is not any more goes back
-    to seeded. One of some trees alone never makes it verified, and takes that away only where it finds differences. May be
+    to seeded. `archived` is what archives hold that were read back; without it the plan's reap list alone is believed of what
+    is not at its place, as for a user who goes back to the source. One of some trees alone never makes it verified, and takes that away only where it finds differences. May be
     called again at any time: every call is a verification and a manifest of its own.
 
     Raises UsageError where plan or batch do not fit the site, Refused where a guard trips before anything is read
@@ -78,6 +82,7 @@ async def verify(
         progress=progress,
         clock=clock,
         reap_lists=reap_lists,
+        archived=archived,
     )
     return await stage.run()
 
@@ -94,8 +99,10 @@ class _Verification:
         progress: Progress,
         clock: Clock,
         reap_lists: ReapLists | None,
+        archived: Archived | None,
     ) -> None:
         self._request = request
+        self._archived = archived
         self._reap_lists = reap_lists
         self._source = source
         self._target = target
@@ -228,7 +235,7 @@ class _Verification:
             reading=reading,
             carrying=carrying,
             held_entries=self._request.held_entries,
-            reaped=await asyncio.to_thread(self._reap_index, batch),
+            absences=await asyncio.to_thread(self._absences, batch, capabilities),
         )
         trees = await asyncio.to_thread(self._find_trees, batch, comparison, tally)
         ticker = asyncio.create_task(self._show_again_and_again(batch, tally))
@@ -247,6 +254,12 @@ class _Verification:
         if tally.unread:
             self._reasons.append(f"{several(tally.unread, 'path')} could not be read: see the differences")
         return manifest
+
+    def _absences(self, batch: Batch, capabilities: TargetCapabilities) -> Absences:
+        trees = tuple(tree.path for tree in batch.trees)
+        found = Absences(capabilities, trees, reaped=self._reap_index(batch), archived=self._archived)
+        found.load()
+        return found
 
     def _reap_index(self, batch: Batch) -> ReapIndex | None:
         """What the plan's reap list has of these trees, for what is not on the target. Raises Refused."""

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from migrator.decide.expectations import Loss
+from migrator.domain.archives import ArchivedMember
 from migrator.domain.entry import Entry, EntryType
 from migrator.domain.paths import show
 from migrator.domain.scan import ScanProblem
@@ -118,6 +119,15 @@ class Tally:
         differences = () if losses else (difference,)
         self._count(source, differences, losses)
         self._draft.add(differences=differences, losses=losses, links=() if link is None else (link,))
+
+    def archived(self, source: Entry, loss: Loss, member: ArchivedMember, link: LinkedPath | None) -> None:
+        """A path is not at its place on the target, but in an archive that was read back: the manifest says in which."""
+        self._count(source, (), (loss,))
+        self._draft.add(
+            verified=(VerifiedPath(source=source, target=None, archived=member),),
+            losses=(loss,),
+            links=() if link is None else (link,),
+        )
 
     def found(self, difference: Difference) -> None:
         """A difference that is about no path of the source, or that came up later."""

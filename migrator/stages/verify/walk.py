@@ -6,17 +6,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from migrator.decide.compare import Comparison, compare, compare_tree_root
-from migrator.decide.expectations import TEMPORARY_PREFIX, Loss, absence, is_sampled
+from migrator.decide.expectations import TEMPORARY_PREFIX, is_sampled
 from migrator.domain.entry import Entry, EntryType
 from migrator.domain.paths import name
-from migrator.domain.plan import SurpriseKind
-from migrator.domain.reap import ReapAction
 from migrator.domain.scan import ScanProblem
 from migrator.domain.site import TargetCapabilities
 from migrator.domain.verification import ContentReading, Difference, DifferenceKind, DigestPolicy
 from migrator.ports.filesystem import FileSystem
 from migrator.ports.manifest import LinkedPath
-from migrator.ports.reap import ReapIndex
+from migrator.stages.verify.absences import Absences
 from migrator.stages.verify.carrying import Carrying
 from migrator.stages.verify.content import ContentComparison, Pair
 from migrator.stages.verify.proof import look_or_prove_gone
@@ -76,9 +74,9 @@ class TreeComparison:
         reading: ContentReading,
         carrying: Carrying | None = None,
         held_entries: int = HELD_ENTRIES,
-        reaped: ReapIndex | None = None,
+        absences: Absences,
     ) -> None:
-        self._reaped = reaped
+        self._absences = absences
         self._source = source
         self._target = target
         self._tally = tally
@@ -124,7 +122,7 @@ class TreeComparison:
         if EntryType.DIRECTORY in (source.type, target.type if target else None):
             self.late_directories.add(path)
         if target is None:
-            self._tally.missing(source, self._absence(source), _linked(source, None))
+            self._missing(source)
             if source.type is EntryType.DIRECTORY:
                 self._pool.put_wide(DirectoryTask(path=path, on_target=False))
         else:
@@ -190,25 +188,17 @@ class TreeComparison:
             for source in side.entries.values():
                 self._source_alone(task, source, files)
 
-    def _absence(self, source: Entry) -> Loss | None:
-        """Why a path need not be on the target: it cannot be, or the plan's reap list has it as it is now."""
-        lost = absence(source, self._capabilities)
-        if lost is not None or self._reaped is None or source.type is not EntryType.FILE:
-            return lost
-        action = self._reaped.action(
-            source.path, size_bytes=source.size_bytes, mtime_ns=source.mtime_ns, ctime_ns=source.ctime_ns
-        )
-        match action:
-            case ReapAction.SKIP:
-                return Loss(path=source.path, kind=SurpriseKind.SKIPPED, detail="the plan skips it")
-            case ReapAction.ARCHIVE:
-                return Loss(path=source.path, kind=SurpriseKind.ARCHIVED, detail="the plan archives it")
-            case ReapAction.LIST | None:
-                return None
+    def _missing(self, source: Entry) -> None:
+        """A path that is not at its place on the target."""
+        found, link = self._absences.of(source), _linked(source, None)
+        if found is not None and found.member is not None:
+            self._tally.archived(source, found.loss, found.member, link)
+        else:
+            self._tally.missing(source, None if found is None else found.loss, link)
 
     def _target_trouble(self, source: Entry | None, problem: ScanProblem) -> None:
         """A path of the target cannot be read; expected where it is a symlink too long to be read back."""
-        loss = None if source is None else absence(source, self._capabilities)
+        loss = None if source is None else self._absences.impossible(source)
         if source is not None and loss is not None:
             self._tally.missing(source, loss, None)
             return
@@ -227,6 +217,8 @@ class TreeComparison:
             if source is not None:
                 self._compare_pair(source, target, files)
                 return
+        if self._absences.is_archive(target.path):
+            return
         self._tally.found(
             Difference(path=target.path, kind=DifferenceKind.EXTRA, source="none", target=_extra_words(target))
         )
@@ -250,7 +242,7 @@ class TreeComparison:
         except OSError as error:
             self._tally.unreadable(error_problem(source.path, "look", error), on_source=True)
             return
-        self._tally.missing(source, self._absence(source), _linked(source, None))
+        self._missing(source)
         if source.type is EntryType.DIRECTORY:
             self._pool.put_wide(DirectoryTask(path=source.path, on_target=False))
 
