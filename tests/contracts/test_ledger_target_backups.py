@@ -1,11 +1,23 @@
 """The ledger's knowledge of backups of the target."""
 
-from migrator.adapters.ledger.sqlite import SqliteLedger
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from migrator.adapters.ledger.sqlite import open_ledger
+from migrator.ports.ledger import Ledger
 
 ALICE, BOB = b"home/alice", b"home/bob"
 
 
-def test_the_newest_backup_of_a_tree_counts(ledger: SqliteLedger) -> None:
+@pytest.fixture
+def ledger(tmp_path: Path) -> Iterator[Ledger]:
+    with open_ledger(tmp_path / "ledger.db", create=True) as opened:
+        yield opened
+
+
+def test_the_newest_backup_of_a_tree_counts(ledger: Ledger) -> None:
     backups = ledger.target_backups
     assert backups.latest(ALICE) is None
     backups.record([ALICE, BOB], at_s=20.0, note="weekly")
@@ -15,6 +27,6 @@ def test_the_newest_backup_of_a_tree_counts(ledger: SqliteLedger) -> None:
     assert (backups.latest(ALICE), backups.latest(BOB)) == (30.5, 20.0)
 
 
-def test_a_backup_of_nothing_is_none(ledger: SqliteLedger) -> None:
+def test_a_backup_of_nothing_is_none(ledger: Ledger) -> None:
     ledger.target_backups.record([], at_s=1.0, note="")
     assert ledger.target_backups.latest(ALICE) is None

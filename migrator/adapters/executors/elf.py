@@ -26,7 +26,7 @@ def interpreter(head: bytes) -> bytes | None:
     for number in range(count):
         try:
             header = struct.unpack_from(fields, head, table + number * size)
-        except struct.error as error:
+        except (struct.error, OverflowError) as error:
             raise ValueError("program headers beyond the beginning of the file") from error
         if header[0] == _PT_INTERP:
             offset, length = header[offset_field], header[length_field]

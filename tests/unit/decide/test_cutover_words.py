@@ -150,6 +150,9 @@ def test_what_waits_for_somebody(state: CutoverState) -> None:
         assert "EIO" in left[0].on
         verb = "rollback" if "back" in state.value else "cutover"
         assert left[0].hint.startswith(f"migrator {verb} --user alice")
+    elif state is S.PURGING:
+        assert "EIO" in left[0].on
+        assert left[0].hint.startswith("migrator purge --user alice")
     elif state is S.REVERTED:
         assert left == at_work
         assert "EIO" in left[0].on

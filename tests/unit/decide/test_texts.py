@@ -21,6 +21,8 @@ FILE = FileLook(path=b"/texts/at", type=EntryType.FILE, uid=0, mode=0o644)
 def test_every_stage_about_a_user_has_its_text() -> None:
     texts = {stage.name: text for stage in all_stages() if (text := text_of(stage)) is not None}
     assert texts == {
+        "pre-announce": UserText.BEFORE,
+        "post-announce": UserText.BEFORE,
         "pre-freeze": UserText.BEFORE,
         "post-freeze": UserText.AT,
         "pre-switch": UserText.AT,

@@ -26,11 +26,18 @@ class Waiting:
         return frozenset(chunk.brick for chunk in self.left.values())
 
     def pending(
-        self, _: int, kind: str, limit: int, *, bricks: Collection[str | None] | None = None
+        self,
+        _: int,
+        kind: str,
+        limit: int,
+        *,
+        bricks: Collection[str | None] | None = None,
+        but_trees: Collection[bytes] = (),
     ) -> list[ChunkRecord]:
         self.asked += 1
         assert kind == ChunkKind.FILES.value
         found = [chunk for chunk in self.left.values() if bricks is None or chunk.brick in bricks]
+        found = [chunk for chunk in found if chunk.tree not in but_trees]
         return sorted(found, key=lambda chunk: (-chunk.size_bytes, chunk.number))[:limit]
 
 
