@@ -79,6 +79,9 @@ class DrainMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.world.state in OVER and LEAVING in self.world.inside)
     @rule()
     def is_drained_once_more(self) -> None:
+        """The next attempt begins when the one before has put back what it had changed."""
+        if not isinstance(next_step(self.world.record, self.world.seen(), hand_over=True), Finished):
+            return
         self.stops = False
         if not self.world.options_of_somebody:
             self.before = dict(self.world.options)
