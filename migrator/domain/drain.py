@@ -120,13 +120,16 @@ class DrainNotes:
     `options` are those that the drain changes: of one that is there already `before` stays, and `given` is added to. They
     have to be known before the drain starts, an empty tuple where it changes none. `task_id` is Gluster's id of the
     drain, `layout_task_id` that of the fix-layout after a stop. `task_before` is the drain of the same bricks that a new
-    start ends.
+    start ends. `files` and `size_bytes` are what was to be moved when it was begun (names, and bytes of content); they
+    stand once they are known.
     """
 
     options: tuple[ChangedOption, ...] | None = None
     task_id: str | None = None
     task_before: str | None = None
     layout_task_id: str | None = None
+    files: int | None = None
+    size_bytes: int | None = None
 
 
 NO_NOTES = DrainNotes()

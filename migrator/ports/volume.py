@@ -1,6 +1,6 @@
 """A Gluster volume as `brick list` asks for it, and what a catalog knows of its bricks."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -27,6 +27,37 @@ class VolumeLook(Protocol):
 
     async def overview(self) -> VolumeOverview:
         """Everything at once. Raises ToolFailed where the volume is not known or glusterd does not answer."""
+
+
+class DrainCommands(Protocol):
+    """What a drain asks glusterd, and has it do. All raise ToolFailed; a change whose answer is lost may have been made."""
+
+    async def state_and_tasks(self) -> tuple[VolumeState, tuple[VolumeTask, ...]]:
+        """The volume with its peers and heals, and every task that is listed."""
+
+    async def rooms(self) -> Mapping[str, BrickRoom]:
+        """By brick name the file system that it lies on."""
+
+    async def option(self, name: str) -> str:
+        """An option as it is in effect, set or not."""
+
+    async def progress(self, task: VolumeTask) -> TaskProgress | None:
+        """The counters of a task that is listed; None where there is none of its kind any more."""
+
+    async def start(self, bricks: Sequence[str]) -> str:
+        """Begin to drain bricks; returns the id of the task."""
+
+    async def stop(self, bricks: Sequence[str]) -> TaskProgress:
+        """Take a drain back; returns its last counters, which nothing else tells afterwards."""
+
+    async def commit(self, bricks: Sequence[str]) -> None:
+        """Take drained bricks out of the volume. Never by force."""
+
+    async def fix_layout(self) -> str:
+        """Begin to put the layout of all directories right; returns the id of the task."""
+
+    async def set_option(self, name: str, value: str | None) -> None:
+        """Set an option of the volume, or (None) let its default hold again. May be called again."""
 
 
 class BrickUsage(Protocol):

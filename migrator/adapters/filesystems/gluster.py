@@ -169,6 +169,12 @@ class GlusterCommands:
                 return ()
             raise
 
+    async def ask(self, *words: str) -> Element:
+        """One `gluster volume ...`, tried again while another command holds the cluster's lock. Raises GlusterFailed where
+        it was understood and failed, ToolFailed.
+        """
+        return await self._ask(*words)
+
     async def _ask(self, *words: str) -> Element:
         """One `gluster volume ...`."""
         return await self._ask_gluster("volume", *words)
@@ -210,6 +216,11 @@ class GlusterSource(ReadingFileSystem):
         super().__init__(root)
         self._commands = commands
         self._volume = volume
+
+    @property
+    def commands(self) -> GlusterCommands:
+        """What asks glusterd."""
+        return self._commands
 
     def begin(self) -> None:
         """The volume will be looked at soon: get ready for it, in the running event loop. May be called again."""

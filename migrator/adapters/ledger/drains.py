@@ -223,6 +223,8 @@ def _noted(row: Row[Any], notes: DrainNotes) -> dict[str, Any]:
         "task_id": notes.task_id,
         "task_before": notes.task_before,
         "layout_task_id": notes.layout_task_id,
+        "files": notes.files if row.files is None else None,
+        "size_bytes": notes.size_bytes if row.size_bytes is None else None,
     }
     if notes.options is not None:
         merged = merged_options(_decode_options(row.options), notes.options)
@@ -253,6 +255,8 @@ def _record(row: Row[Any]) -> DrainRecord:
             task_id=row.task_id,
             task_before=row.task_before,
             layout_task_id=row.layout_task_id,
+            files=row.files,
+            size_bytes=row.size_bytes,
         ),
     )
 

@@ -480,6 +480,8 @@ drains = Table(
     Column("task_id", PlainText),
     Column("task_before", PlainText),
     Column("layout_task_id", PlainText),
+    Column("files", Integer),
+    Column("size_bytes", Integer),
     Index("ix_drains_volume_id", "volume_id"),
 )
 

@@ -450,6 +450,8 @@ def upgrade() -> None:
         sa.Column("task_id", sa.Text(), nullable=True),
         sa.Column("task_before", sa.Text(), nullable=True),
         sa.Column("layout_task_id", sa.Text(), nullable=True),
+        sa.Column("files", sa.Integer(), nullable=True),
+        sa.Column("size_bytes", sa.Integer(), nullable=True),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_drains")),
     )
     op.create_index("ix_drains_volume_id", "drains", ["volume_id"], unique=False)
