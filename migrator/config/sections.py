@@ -3,6 +3,7 @@ and for docs/configuration.md.
 """
 
 from migrator.config.keys import Form, Key, Section
+from migrator.config.sections_bricks import BRICK_SECTIONS
 from migrator.config.sections_reap import REAP_SECTIONS
 from migrator.config.sections_transfer import TRANSFER_SECTIONS
 
@@ -311,6 +312,7 @@ SECTIONS: tuple[Section, ...] = (
             ),
         ),
     ),
+    *BRICK_SECTIONS,
     Section(
         name="capacity",
         description="The room on the target over the weeks.",

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from migrator.domain.reap import KEEP_FILE, ReapAction, ReapClock, ReapPolicy, ReapRule
-from migrator.domain.units import DAY_S, GIB, MINUTE_S
+from migrator.domain.units import DAY_S, GIB, HOUR_S, MINUTE_S
 
 T = TypeVar("T")
 
@@ -219,6 +219,16 @@ class CutoverSection:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DrainSection:
+    """How bricks are drained. `throttle` None: the option is left alone; with `windows` it holds in these alone."""
+
+    throttle: str | None = None
+    windows: tuple[Window, ...] = ()
+    poll_s: float = 30.0
+    stall_s: float = 6.0 * HOUR_S
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class VerifySection:
     """How content is compared: `sample` is the share of the files (1.0: all)."""
 
@@ -262,6 +272,7 @@ class Site:
     reap: ReapSection = field(default_factory=ReapSection)
     verify: VerifySection = field(default_factory=VerifySection)
     cutover: CutoverSection = field(default_factory=CutoverSection)
+    drain: DrainSection = field(default_factory=DrainSection)
     capacity: CapacitySection = field(default_factory=CapacitySection)
     governor: GovernorSection = field(default_factory=GovernorSection)
     without_effect: tuple[str, ...] = ()
