@@ -39,10 +39,13 @@ class HookStep(StrEnum):
     THAW = "thaw"
     PURGE = "purge"
     DRAIN = "drain"
+    COMMIT = "commit"
+    WIPE = "wipe"
+    HAND_OVER = "hand-over"
     ADD = "add"
 
 
-CALLED_STEPS = frozenset(HookStep) - {HookStep.DRAIN, HookStep.ADD}
+CALLED_STEPS = frozenset(HookStep) - {HookStep.ADD}
 """Those that this version calls hooks around; for the others they are checked, and wait."""
 
 

@@ -175,6 +175,14 @@ class StepHooks:
         done = replace(opened, facts=replace(opened.facts, state=HookState.DONE))
         return await self._finish(done, but=called, otherwise=HookState.FAILED)
 
+    async def before(self, step: HookedStep, facts: HookFacts) -> None:
+        """The `pre` hooks of a step that takes longer than this run may: it stays open, and `catch_up` calls its `post` ones
+        when it is over. Raises as `around`.
+        """
+        found = await self._found(step, stoppable=True)
+        hooks = in_order(found.hooks, step.stage(HookEvent.PRE)) if found else ()
+        await self._call_before(self._open(step, facts), hooks, stoppable=True)
+
     async def catch_up(self, step: HookedStep, facts: HookFacts) -> None:
         """Call the `post` hooks that an earlier run still owes: the step was done, and the run was killed before all of
         them had come to their end. `facts` are those after the step. May be called again; mostly there is nothing to do.

@@ -279,7 +279,7 @@ def test_doctor_names_the_hooks_and_says_which_wait() -> None:
     )
     (finding,) = check_hooks(examine_hooks(look, euid=0), b"/hooks")
     assert finding.status is FindingStatus.OK
-    assert finding.message.startswith("18 hooks in /hooks: pre-batch.d/10-x, post-batch.d/10-x, pre-pass.d/10-x")
-    assert "4 of them for steps that this version does not have" in finding.message
+    assert finding.message.startswith("24 hooks in /hooks: pre-batch.d/10-x, post-batch.d/10-x, pre-pass.d/10-x")
+    assert "2 of them for steps that this version does not have" in finding.message
     (none,) = check_hooks(examine_hooks(HooksLook(), euid=0), b"/hooks")
     assert none.message == "none in /hooks"
