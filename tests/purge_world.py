@@ -7,9 +7,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from migrator.adapters.archives.tar import TarArchives
 from migrator.adapters.catalog.manifest_proofs import ManifestFiles
 from migrator.adapters.executors.process import LocalProcesses
 from migrator.adapters.executors.threads import DaemonThreads
+from migrator.adapters.filesystems.archive_folders import MountedArchiveFolders
 from migrator.adapters.filesystems.purging import MountedPlaces
 from migrator.adapters.filesystems.storage_targets import NoStorageTargets
 from migrator.adapters.ledger.locks import FlockLocks
@@ -30,6 +32,7 @@ from migrator.ports.ledger import Ledger
 from migrator.ports.manifest import Manifests
 from migrator.ports.purging import ClosedPlaces
 from migrator.stages.purge import PurgeRequest, PurgeWorld, purge
+from migrator.stages.reap.archived import ProvenArchives
 from tests.verify_world import TREE, RealClock, SilentProgress, World, verify_world
 
 DAY_S = 86_400.0
@@ -172,6 +175,10 @@ class PurgeSite:
             link=link,
             backup=lambda _record: self.backup,
             back_up=self.backups.append,
+            archived=lambda: ProvenArchives(
+                world.ledger.archives, MountedArchiveFolders(world.target_root), TarArchives({}, algorithm="")
+            ),
+            skipped=lambda _record: (),
             hooks=None,
             ledger=world.ledger,
             locks=FlockLocks(world.directory / "locks", self.clock),

@@ -1,7 +1,7 @@
 """What a purge is made of."""
 
 import os
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from migrator.adapters.filesystems.target import MountedTarget
 from migrator.adapters.ledger.sqlite import SqliteLedger
 from migrator.adapters.writers.search import BrickWriters, LocalWriters
 from migrator.bootstrap import Wiring, new_token
+from migrator.bootstrap.archiving import proven_archives
 from migrator.bootstrap.examining import link_place
 from migrator.bootstrap.hosts import reached
 from migrator.decide.switching import user_problem
@@ -23,6 +24,7 @@ from migrator.domain.cutover import CutoverRecord
 from migrator.domain.cutover_seen import BackupSeen
 from migrator.domain.paths import join
 from migrator.domain.purge import LeadsTo
+from migrator.domain.reap import ReapAction, ReapRow
 from migrator.domain.tree import UserTree
 from migrator.ports.freezing import WriterSearch
 from migrator.ports.progress import Progress
@@ -49,6 +51,8 @@ async def purge_world(
                 link=_link(wiring),
                 backup=_recorded(wiring, ledger),
                 back_up=_back_up(ledger, site.site.state_dir / "backups"),
+                archived=lambda: proven_archives(wiring, ledger),
+                skipped=_skipped(wiring, ledger),
                 hooks=wiring.hooks(),
                 ledger=ledger,
                 locks=wiring.locks(),
@@ -77,6 +81,19 @@ def _recorded(wiring: Wiring, ledger: SqliteLedger) -> Callable[[CutoverRecord],
         begun_s, let_in_s = ledger.target_backups.latest(record.tree.path), record.thawed_at_s
         known = begun_s is not None and let_in_s is not None and begun_s >= let_in_s
         return BackupSeen.RECORDED if known else BackupSeen.MISSING
+
+    return look
+
+
+def _skipped(wiring: Wiring, ledger: SqliteLedger) -> Callable[[CutoverRecord], Iterable[Sequence[ReapRow]]]:
+    def look(record: CutoverRecord) -> Iterable[Sequence[ReapRow]]:
+        known = ledger.site.read()
+        plan, _ = wiring.plans(known.site_id if known else None).read(record.plan)
+        reap, lists = plan.reap, wiring.reap_lists()
+        if reap is None or reap.reap_list is None:
+            return ()
+        lists.checked(reap.reap_list, reap.digest or "")
+        return lists.paths(reap.reap_list, trees={record.tree.path}, action=ReapAction.SKIP)
 
     return look
 

@@ -124,6 +124,8 @@ def judge_archive(proof: Proof, archive: Entry | None) -> TargetVerdict:
     """The same of a path whose content was packed: the archive has to be there, whole."""
     if proof.archive is None or archive is None:
         return _lost("lies in an archive that is not on the target any more")
+    if proof.archive.size_bytes is None:
+        return _lost("lies in an archive that does not count: it was not read back, or was lost since")
     if archive.type is not EntryType.FILE or archive.size_bytes != proof.archive.size_bytes:
         return _lost("lies in an archive that is another one than was verified")
     return _SAME

@@ -7,10 +7,12 @@ from migrator.domain.entry import EntryType
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Archive:
-    """A file of the target that holds the content of others; `path` is relative to the target's root."""
+    """A file of the target that holds the content of others; `path` is relative to the target's root. `size_bytes` is what
+    it had when it was read back, None where the ledger does not have it as one that counts.
+    """
 
     path: bytes
-    size_bytes: int
+    size_bytes: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,12 +1,16 @@
 """What a purge needs: the proofs of what is on the target, and the place on the source where trees are taken apart."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from types import MappingProxyType
 from typing import Protocol
 
 from migrator.domain.cutover import PurgeSum
 from migrator.domain.entry import Entry
 from migrator.domain.purge_proof import ManifestSum, Proof
+from migrator.domain.reap import ReapRow
+
+NO_ARCHIVES: Mapping[int, int] = MappingProxyType({})
 
 
 class Proofs(Protocol):
@@ -18,6 +22,9 @@ class Proofs(Protocol):
 
 class TreeProofs(Proofs, Protocol):
     """The proofs of one tree, with what a purge notes beside them for its own time. Thread-safe."""
+
+    def skipped(self, path: bytes) -> ReapRow | None:
+        """What the plan's reap list says of a path that it skips."""
 
     def total(self) -> ManifestSum:
         """What the manifest says of the tree."""
@@ -37,8 +44,16 @@ class TreeProofs(Proofs, Protocol):
 class Manifest(Protocol):
     """Opens manifests for a purge."""
 
-    def open(self, manifest: str, tree: bytes) -> AbstractContextManager[TreeProofs]:
-        """The proofs of one tree, for the length of the block. Raises Refused where the manifest is missing or cannot be
+    def open(
+        self,
+        manifest: str,
+        tree: bytes,
+        *,
+        archives: Mapping[int, int] = NO_ARCHIVES,
+        skipped: Iterable[Sequence[ReapRow]] = (),
+    ) -> AbstractContextManager[TreeProofs]:
+        """The proofs of one tree, for the length of the block. `archives` are the sizes of its proven archives, by number;
+        `skipped` the rows of the plan's reap list that it skips. Raises Refused where the manifest is missing or cannot be
         read. Blocking.
         """
 

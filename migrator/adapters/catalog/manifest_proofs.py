@@ -4,19 +4,23 @@ import shutil
 import sqlite3
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from migrator.domain.archives import archive_directory, archive_name
 from migrator.domain.cutover import PurgeSum
 from migrator.domain.entry import Entry, EntryType
 from migrator.domain.errors import Refused
-from migrator.domain.paths import is_beneath
-from migrator.domain.purge_proof import ManifestSum, Proof
+from migrator.domain.paths import is_beneath, join
+from migrator.domain.purge_proof import Archive, ManifestSum, Proof
+from migrator.domain.reap import ReapAction, ReapRow
+from migrator.ports.purging import NO_ARCHIVES
 
 _BATCH_ROWS = 20_000
 _ASKED_AT_ONCE = 500
@@ -36,18 +40,20 @@ _NEEDED = (
     "digest",
     "algorithm",
 )
-_OPTIONAL = ("ino",)
-"""Earlier manifests do not have it."""
+_OPTIONAL = ("ino", "archive")
+"""Earlier manifests do not have them."""
 
 _COLUMNS = (*_NEEDED, *_OPTIONAL)
 _UNSIGNED = ("rdev", "ino")
 """64 bits without a sign, which SQLite does not know: kept as the signed number of the same bits."""
 _SIGN = 1 << 63
+_SKIPPED = tuple(field.name for field in fields(ReapRow))
 _ALL = 1 << 64
 
 _SCHEMA = f"""
     CREATE TABLE proofs ({", ".join(f"{name}{' PRIMARY KEY' if name == 'path' else ''}" for name in _COLUMNS)}) WITHOUT ROWID;
     CREATE TABLE links (ino PRIMARY KEY, seen, nlink, size, is_file) WITHOUT ROWID;
+    CREATE TABLE skipped ({", ".join(f"{name}{' PRIMARY KEY' if name == 'path' else ''}" for name in _SKIPPED)}) WITHOUT ROWID;
 """
 
 
@@ -58,7 +64,14 @@ class ManifestFiles:
         self._temp_dir = temp_dir
 
     @contextmanager
-    def open(self, manifest: str, tree: bytes) -> "Iterator[IndexedProofs]":
+    def open(
+        self,
+        manifest: str,
+        tree: bytes,
+        *,
+        archives: Mapping[int, int] = NO_ARCHIVES,
+        skipped: Iterable[Sequence[ReapRow]] = (),
+    ) -> "Iterator[IndexedProofs]":
         """As the port says."""
         self._temp_dir.mkdir(parents=True, exist_ok=True)
         directory = Path(tempfile.mkdtemp(prefix="purge-", dir=self._temp_dir))
@@ -66,7 +79,8 @@ class ManifestFiles:
             database = sqlite3.connect(directory / "proofs.db", isolation_level=None, check_same_thread=False)
             try:
                 _fill(database, Path(manifest), tree)
-                yield IndexedProofs(database)
+                _fill_skipped(database, skipped)
+                yield IndexedProofs(database, tree, archives)
             finally:
                 database.close()
         finally:
@@ -76,8 +90,10 @@ class ManifestFiles:
 class IndexedProofs:
     """The `TreeProofs` port over the index. What is noted is of no use after a crash: it is found out again."""
 
-    def __init__(self, database: sqlite3.Connection) -> None:
+    def __init__(self, database: sqlite3.Connection, tree: bytes, archives: Mapping[int, int] = NO_ARCHIVES) -> None:
         self._database = database
+        self._tree = tree
+        self._archives = archives
         self._lock = threading.Lock()
 
     def of_block(self, paths: Sequence[bytes]) -> Mapping[bytes, Proof]:
@@ -89,8 +105,19 @@ class IndexedProofs:
             query = f"SELECT {', '.join(_COLUMNS)} FROM proofs WHERE path IN ({', '.join('?' * len(asked))})"  # noqa: S608
             with self._lock:
                 rows = self._database.execute(query, asked).fetchall()
-            found.update((row[0], _proof(row)) for row in rows)
+            found.update((row[0], self._proof(row)) for row in rows)
         return found
+
+    def skipped(self, path: bytes) -> ReapRow | None:
+        """As the port says."""
+        query = f"SELECT {', '.join(_SKIPPED)} FROM skipped WHERE path = ?"  # noqa: S608 (constant names)
+        with self._lock:
+            row = self._database.execute(query, (path,)).fetchone()
+        if row is None:
+            return None
+        facts = dict(zip(_SKIPPED, row, strict=True))
+        facts |= {"action": ReapAction(facts["action"]), "ino": facts["ino"] % _ALL}
+        return ReapRow(**facts)
 
     def total(self) -> ManifestSum:
         """As the port says."""
@@ -126,6 +153,26 @@ class IndexedProofs:
         with self._lock:
             names, inodes, size_bytes, outside = self._database.execute(query).fetchone()
         return PurgeSum(names=names, inodes=inodes, size_bytes=size_bytes), outside
+
+    def _proof(self, row: Sequence[Any]) -> Proof:
+        facts = dict(zip(_COLUMNS, row, strict=True))
+        for name in _UNSIGNED:
+            facts[name] = None if facts[name] is None else facts[name] % _ALL
+        number = facts.pop("archive")
+        archive = None
+        if number is not None:
+            path = join(archive_directory(self._tree), archive_name(number))
+            archive = Archive(path=path, size_bytes=self._archives.get(number))
+        return Proof(type=EntryType(facts.pop("type")), size_bytes=facts.pop("size"), archive=archive, **facts)
+
+
+def _fill_skipped(database: sqlite3.Connection, skipped: Iterable[Sequence[ReapRow]]) -> None:
+    insert = f"INSERT INTO skipped VALUES ({', '.join('?' * len(_SKIPPED))})"  # noqa: S608 (constant names)
+    for block in skipped:
+        rows = [{**asdict(row), "action": row.action.value, "ino": _signed(row.ino)} for row in block]
+        database.execute("BEGIN")
+        database.executemany(insert, [tuple(row[name] for name in _SKIPPED) for row in rows])
+        database.execute("COMMIT")
 
 
 def _fill(database: sqlite3.Connection, manifest: Path, tree: bytes) -> None:
@@ -165,13 +212,6 @@ def _rows(table: pa.Table, there: set[str]) -> Iterator[tuple[Any, ...]]:
         column: list[Any] = table[name].to_pylist() if name in there else [None] * table.num_rows
         values.append([_signed(value) for value in column] if name in _UNSIGNED else column)
     return zip(*values, strict=True)
-
-
-def _proof(row: Sequence[Any]) -> Proof:
-    facts = dict(zip(_COLUMNS, row, strict=True))
-    for name in _UNSIGNED:
-        facts[name] = None if facts[name] is None else facts[name] % _ALL
-    return Proof(type=EntryType(facts.pop("type")), size_bytes=facts.pop("size"), **facts)
 
 
 def _signed(value: int | None) -> int | None:

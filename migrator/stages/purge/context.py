@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -11,7 +11,9 @@ from migrator.domain.cutover_seen import BackupSeen
 from migrator.domain.events import Event, EventKind, Severity
 from migrator.domain.paths import join
 from migrator.domain.purge import LeadsTo
+from migrator.domain.reap import ReapRow
 from migrator.domain.tree import UserTree
+from migrator.ports.archives import Archived
 from migrator.ports.blocking import Blocking
 from migrator.ports.clock import Clock
 from migrator.ports.filesystem import SourceFileSystem, TargetFileSystem
@@ -34,6 +36,9 @@ class PurgeWorld:
     """The ports. `link` says where the path of a user leads, given his tree (blocking; raises OSError where that cannot be
     seen); `backup` whether the backup of the target is recorded that the site asks for; `back_up` copies the ledger, with a name for the copy, before anything is freed (blocking); `hooks` None: none
     are called.
+
+    `archived` is what proven archives hold, as it is now. `skipped` are the rows of the reap list of the tree's plan that it skips; it raises
+    Refused where plan or list cannot be read (blocking).
     """
 
     source: SourceFileSystem
@@ -46,6 +51,8 @@ class PurgeWorld:
     link: Callable[[UserTree], LeadsTo]
     backup: Callable[[CutoverRecord], BackupSeen]
     back_up: Callable[[str], None]
+    archived: Callable[[], Archived]
+    skipped: Callable[[CutoverRecord], Iterable[Sequence[ReapRow]]]
     hooks: Hooks | None
     ledger: Ledger
     locks: Locks

@@ -16,6 +16,7 @@ from migrator.ports.purging import ClosedPlaces, TreeProofs
 from migrator.stages.purge.context import Call, Placed, in_thread
 from migrator.stages.purge.judging import Judge
 from migrator.stages.purge.pace import Pace
+from migrator.stages.purge.reaped import Skipped
 from migrator.stages.purge.survey import SHOW_EVERY_S, Found
 
 _PART_NAMES = 64
@@ -58,6 +59,7 @@ class Removal:
         places: ClosedPlaces,
         proofs: TreeProofs,
         judge: Judge,
+        skipped: Skipped,
         pace: Pace,
         watch: Callable[[], Awaitable[None]],
     ) -> None:
@@ -67,6 +69,7 @@ class Removal:
         self._places = places
         self._proofs = proofs
         self._judge = judge
+        self._skipped = skipped
         self._pace = pace
         self._watch = watch
         self._watched_s = call.world.clock.monotonic_s()
@@ -226,6 +229,9 @@ class Removal:
     def _may_go(self, directory: _Directory, entry: Entry) -> bool:
         path = self._placed.known_as(entry.path)
         proof = self._proofs.of_block([path]).get(path)
+        if proof is None and (left := self._skipped.verdict(entry, path)) is not None:
+            directory.keeps = directory.keeps or left.judgement is Judgement.OPEN
+            return self.found.left(left, path)
         verdict = self._judge.on_source(entry, proof)
         if verdict.judgement is Judgement.OPEN or proof is None:
             self._keep(directory, entry.path, verdict.words)

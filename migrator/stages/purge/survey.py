@@ -10,11 +10,12 @@ from migrator.decide.purge_proof import Stand
 from migrator.domain.cutover import PurgeSum
 from migrator.domain.entry import Entry, EntryType
 from migrator.domain.progress import PurgeProgress
-from migrator.domain.purge import FINDINGS_KEPT, Judgement, PurgeFinding
+from migrator.domain.purge import FINDINGS_KEPT, Judgement, PurgeFinding, Verdict
 from migrator.ports.filesystem import FileSystem
 from migrator.ports.purging import TreeProofs
 from migrator.stages.purge.context import Call, Placed
 from migrator.stages.purge.judging import Judge
+from migrator.stages.purge.reaped import Skipped
 from migrator.stages.verify.work import WorkPool
 
 _BLOCK_ENTRIES = 512
@@ -33,6 +34,8 @@ class Found:
     gone: int = 0
     removed: int = 0
     open_paths: int = 0
+    skipped: int = 0
+    released: int = 0
     findings: list[PurgeFinding] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -47,6 +50,17 @@ class Found:
             self.open_paths += 1
             if len(self.findings) < FINDINGS_KEPT:
                 self.findings.append(PurgeFinding(path=path, words=words))
+
+    def left(self, verdict: Verdict, path: bytes) -> bool:
+        """A path that the plan skipped: given up by name, or it has to stay. Whether it was given up."""
+        if verdict.judgement is Judgement.OPEN:
+            with self._lock:
+                self.skipped += 1
+            self.keep(path, verdict.words)
+            return False
+        with self._lock:
+            self.released += 1
+        return True
 
     def see(self, entry: Entry) -> None:
         """A path that is there. Names of files that have several are counted elsewhere."""
@@ -86,7 +100,10 @@ class Found:
 class Survey:
     """Judges a whole tree, where it lies now. Changes nothing."""
 
-    def __init__(self, call: Call, placed: Placed, source: FileSystem, proofs: TreeProofs, judge: Judge) -> None:
+    def __init__(
+        self, call: Call, placed: Placed, source: FileSystem, proofs: TreeProofs, *, judge: Judge, skipped: Skipped
+    ) -> None:
+        self._skipped = skipped
         self._call = call
         self._placed = placed
         self._source = source
@@ -150,6 +167,9 @@ class Survey:
                 linked.append(entry)
             path = self._placed.known_as(entry.path)
             proof = proofs.get(path)
+            if proof is None and (left := self._skipped.verdict(entry, path)) is not None:
+                self.found.left(left, path)
+                continue
             verdict = self._judge.on_source(entry, proof)
             if verdict.judgement is Judgement.READ:
                 self.found.read()

@@ -22,6 +22,7 @@ from migrator.stages.purge.context import Call, Placed, in_thread
 from migrator.stages.purge.examining import Examination, where_it_lies
 from migrator.stages.purge.judging import Judge
 from migrator.stages.purge.pace import Pace
+from migrator.stages.purge.reaped import Skipped, archive_problems, archive_sizes, open_words, released_words
 from migrator.stages.purge.removal import Removal, kept_words
 from migrator.stages.purge.survey import Found, Survey
 
@@ -58,7 +59,13 @@ class PurgeOfTree:
         manifest = None if self._proof is None else self._proof.manifest
         if manifest is None:
             return await self._refuse_early(position, placed)
-        opened = self._world.manifest.open(manifest, self._record.tree.path)
+        rows = await in_thread(lambda: self._world.skipped(self._record))
+        opened = self._world.manifest.open(
+            manifest,
+            self._record.tree.path,
+            archives=archive_sizes(self._world.ledger, self._record.tree),
+            skipped=rows,
+        )
         try:
             proofs = await in_thread(opened.__enter__)
         except Refused:
@@ -86,6 +93,8 @@ class PurgeOfTree:
         total = await in_thread(proofs.total)
         if reasons := await examination.problems(position, placed, total, before):
             return self._refused(reasons)
+        if reasons := await in_thread(lambda: archive_problems(self._world.archived(), self._record.tree)):
+            return self._refused(reasons)
         found: Found | None = None
         if position is Position.IN_PLACE or self._call.request.dry_run:
             found = await self._survey(placed, proofs, total.names)
@@ -93,9 +102,13 @@ class PurgeOfTree:
                 return refusal
             if reasons := await examination.outside_problems(before):
                 return self._refused(reasons)
-        if self._call.request.dry_run:
-            return self._with(found, proofs, self._result(TreeOutcome.WOULD_PURGE, words="may be freed"))
+            if self._call.request.dry_run:
+                words = f"may be freed{released_words(found.released)}"
+                return self._with(found, proofs, self._result(TreeOutcome.WOULD_PURGE, words=words))
         return await self._hooked(lambda: self._free(placed, proofs, found, total.names))
+
+    def _skipped(self, placed: Placed, proofs: TreeProofs) -> Skipped:
+        return Skipped(self._record.tree, proofs.skipped, self._world.ledger.releases, closed=placed.moved)
 
     async def _survey(self, placed: Placed, proofs: TreeProofs, names: int) -> Found:
         top = await in_thread(lambda: self._world.source.look(placed.at))
@@ -105,17 +118,20 @@ class PurgeOfTree:
                 cause="somebody moved or removed it",
                 hint="find out who did, then run the same command again",
             )
-        survey = Survey(self._call, placed, self._world.source, proofs, self._judge(placed))
+        survey = Survey(
+            self._call,
+            placed,
+            self._world.source,
+            proofs,
+            judge=self._judge(placed),
+            skipped=self._skipped(placed, proofs),
+        )
         return await survey.run(top, user=self._record.tree.user, total=names)
 
     async def _speaks_against(self, found: Found, placed: Placed, proofs: TreeProofs) -> TreePurge | None:
         if found.open_paths and not placed.moved:
-            words = (
-                f"{several(found.open_paths, 'path')} of {show(self._record.tree.path)} "
-                f"{'is' if found.open_paths == 1 else 'are'} not known to be on the target: bring over what is missed there, "
-                "by hand or with `migrator rollback`, or remove it on the source"
-            )
-            return self._with(found, proofs, self._refused((words,)))
+            reasons = open_words(self._record.tree, found.open_paths - found.skipped, found.skipped)
+            return self._with(found, proofs, self._refused(reasons))
         lost = shrink_problem(
             self._record.tree, gone=found.gone, names=found.names, max_shrink=self._call.request.max_shrink
         )
@@ -145,7 +161,7 @@ class PurgeOfTree:
             result = self._result(TreeOutcome.KEPT, words=words, sum=whole)
         else:
             await self._put_away(closed)
-            message = f"the source of {tree.user} is free: {self._sum_words(whole)}"
+            message = f"the source of {tree.user} is free: {self._sum_words(whole)}{released_words(removed.released)}"
             world.ledger.cutovers.finish(step, CutoverState.PURGED, at_s=world.clock.now_s(), message=message)
             self._say(Severity.INFO, EventKind.PURGE_FINISHED, message)
             result = self._result(TreeOutcome.PURGED, words=message, sum=whole)
@@ -191,6 +207,7 @@ class PurgeOfTree:
             places=self._world.places,
             proofs=proofs,
             judge=self._judge(closed),
+            skipped=self._skipped(closed, proofs),
             pace=self._pace,
             watch=watch,
         )
