@@ -48,7 +48,7 @@ def archiving_world(
         members=MemberReader(source, algorithm=wiring.site.verify.digest),
         folders=archive_folders(wiring),
         format=archive_format(wiring),
-        rows=_rows(wiring, plan),
+        rows=rows_to_archive(wiring, plan),
         ledger=ledger,
         progress=progress,
         clock=wiring.clock,
@@ -72,7 +72,7 @@ def restoring_world(
     )
 
 
-def _rows(wiring: Wiring, plan: Plan) -> Rows:
+def rows_to_archive(wiring: Wiring, plan: Plan) -> Rows:
     """What the plan's reap list wants archived of a tree. Raises Refused where the list is not the plan's."""
     reap = plan.reap
     if reap is None or reap.reap_list is None or reap.digest is None:

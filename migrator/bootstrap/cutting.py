@@ -13,7 +13,7 @@ from migrator.adapters.filesystems.switching import SymlinkedPaths
 from migrator.adapters.filesystems.target import MountedTarget
 from migrator.adapters.ledger.sqlite import SqliteLedger
 from migrator.adapters.writers.search import BrickWriters, LocalWriters
-from migrator.bootstrap.archiving import proven_archives
+from migrator.bootstrap.archiving import archive_folders, proven_archives, rows_to_archive
 from migrator.bootstrap.carrying_back import carrying_back
 from migrator.bootstrap.deltas import deltas_of
 from migrator.bootstrap.examining import link_place
@@ -114,6 +114,9 @@ async def cutover_parts(
                 deltas=deltas,
                 back=carrying_back(wiring, own=ledger, known=known, progress=progress, policy=policy),
                 backup=_backup(ledger, site.site.state_dir / "backups"),
+                archive_folders=archive_folders(wiring),
+                archived=lambda: proven_archives(wiring, ledger),
+                to_archive=lambda plan, tree: rows_to_archive(wiring, plan)(tree),
             )
             yield CutoverParts(run=run, world=world)
 

@@ -36,14 +36,16 @@ def cutover_problems(
     capacity: Sequence[str] | None,
     mounts: Sequence[str] | None,
     freeze: Sequence[str] | None,
+    lacking_archives: int | str | None,
 ) -> tuple[str, ...]:
     """Every reason against freezing the user of one tree, with what to do next; none where it may begin.
 
     `before` is the newest attempt of this tree by any plan, `elsewhere` those of other trees that are under way and not
     part of this command. `freeze_accepted`: a freeze longer than `max_freeze_s`, or one that is not predicted, was asked for
     by name. `link` are the problems of the path that is switched, `capacity` those of room on the target, `mounts` those
-    of both mounts and of the source's health, `freeze` those of the site's way to freeze (a hook that is missing). None
-    everywhere stands for what is not known.
+    of both mounts and of the source's health, `freeze` those of the site's way to freeze (a hook that is missing).
+    `lacking_archives` is how many files of the tree the plan archives that are in no archive, or a sentence where archives
+    cannot be read. None everywhere stands for what is not known.
     """
     return (
         *_before(tree, before),
@@ -57,6 +59,7 @@ def cutover_problems(
         *_told("the room on the target", capacity),
         *_told("the mounts", mounts),
         *_told("the way to freeze", freeze),
+        *_archives(tree, lacking_archives),
     )
 
 
@@ -141,6 +144,18 @@ def _backup(backup: BackupSeen) -> Iterable[str]:
         yield "no backup of the target is recorded, and the site asks for one before the switch: make it, and record it"
     elif backup is BackupSeen.UNKNOWN:
         yield "whether a backup of the target is recorded is not known"
+
+
+def _archives(tree: UserTree, lacking: int | str | None) -> Iterable[str]:
+    if lacking is None:
+        yield f"whether all is archived that the plan archives of {tree.user} is not known: see `migrator doctor`"
+    elif isinstance(lacking, str):
+        yield lacking
+    elif lacking:
+        yield (
+            f"{several(lacking, 'file')} of {tree.user} that the plan archives {'is' if lacking == 1 else 'are'} in no archive "
+            f"that was read back: `migrator reap archive --user {tree.user}`"
+        )
 
 
 def _told(what: str, problems: Sequence[str] | None) -> Iterable[str]:

@@ -79,7 +79,7 @@ class ArchiveFolders(Protocol):
 
     def hand_over(self, tree: bytes, *, uid: int, gid: int) -> None:
         """Let the tree's user read his archives: his, mode 0400, in a directory of mode 0500. For the switch. May be called
-        again; nothing happens where there are none.
+        again; nothing happens where there is no such directory.
         """
 
     def take_back(self, tree: bytes) -> None:

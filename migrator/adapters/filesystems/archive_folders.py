@@ -137,8 +137,11 @@ class MountedArchiveFolders:
         with Root(self._path) as root:
             try:
                 fd = root.open(archive_directory(tree), os.O_RDONLY | os.O_DIRECTORY)
-            except FileNotFoundError:
-                return
+            except OSError as error:
+                # The user may have taken the directory away, and put something else there.
+                if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
+                    return
+                raise
             try:
                 for name in os.listdir(fd):
                     if number_of(os.fsencode(name)) is not None:

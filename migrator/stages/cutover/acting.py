@@ -18,6 +18,7 @@ from migrator.domain.states import PassKind
 from migrator.domain.units import format_size, several
 from migrator.domain.verification import VerificationRecord
 from migrator.ports.filesystem import FileSystem
+from migrator.stages.cutover.archives import TreeArchives
 from migrator.stages.cutover.context import Cutting
 from migrator.stages.cutover.seeing import Looker
 from migrator.stages.run.bases import pass_number
@@ -93,9 +94,15 @@ class Actor:
             return CutoverNotes(link=found.path, link_before=found.text, link_after=new)
         return NO_NOTES
 
-    def done_before(self, step: CutoverStep, record: CutoverRecord) -> Done:
-        """What a step has left that was done by a call which did not come to write it down."""
+    async def done_before(self, step: CutoverStep, record: CutoverRecord) -> Done:
+        """What a step has left that was done by a call which did not come to write it down. That may have been killed between
+        the top and the archives.
+        """
         words = "it was done before"
+        if step in (CutoverStep.THAW, CutoverStep.ROLLBACK_REVERT):
+            await self.cutting.blocking(self._archives(record).hand_over)
+        if step is CutoverStep.ROLLBACK_FREEZE:
+            await self.cutting.blocking(self._archives(record).take_back)
         found = self.looker.verification(record) if step is CutoverStep.VERIFY else None
         return Done(words=words) if found is None else Done(notes=_verified_notes(found), words=words)
 
@@ -171,6 +178,7 @@ class Actor:
         like = top_before(source, _noted(record.notes.frozen_top))
         trees, tree = self.cutting.world.trees, record.tree.path
         await self.cutting.blocking(lambda: trees.open_tree(tree, like))
+        await self.cutting.blocking(self._archives(record).hand_over)
         return Done(words=f"{record.tree.user} works on the target")
 
     async def _retain(self, record: CutoverRecord) -> Done:  # noqa: ARG002 - every step is told the record
@@ -186,6 +194,7 @@ class Actor:
     async def _rollback_freeze(self, record: CutoverRecord) -> Done:
         trees, tree = self.cutting.world.trees, record.tree.path
         await self.cutting.blocking(lambda: trees.close_tree(tree))
+        await self.cutting.blocking(self._archives(record).take_back)
         await self._settle(self.cutting.run.target)
         return Done(words="its top is closed on the target")
 
@@ -217,7 +226,11 @@ class Actor:
         like = as_before(target, _noted(record.notes.frozen_target_top))
         trees, tree = self.cutting.world.trees, record.tree.path
         await self.cutting.blocking(lambda: trees.open_tree(tree, like))
+        await self.cutting.blocking(self._archives(record).hand_over)
         return Done(words=f"{record.tree.user} works on the target, as before")
+
+    def _archives(self, record: CutoverRecord) -> TreeArchives:
+        return TreeArchives(sight=self.cutting, tree=record.tree.path)
 
     async def _settle(self, side: FileSystem) -> None:
         """Wait until no client passes a closed top any more by what it remembers of it: names below it that it has looked

@@ -1,6 +1,6 @@
 """What a cutover touches, and the call that it is part of."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -10,8 +10,10 @@ from migrator.domain.events import EventKind, Severity
 from migrator.domain.hooks import HookStep
 from migrator.domain.paths import join
 from migrator.domain.plan import Batch, Plan, TreeUsage
+from migrator.domain.reap import ReapRow
 from migrator.domain.switching import LinkPlace
 from migrator.domain.verification import DigestPolicy, VerificationRecord
+from migrator.ports.archives import Archived, ArchiveFolders
 from migrator.ports.carrying_back import CarriesBack
 from migrator.ports.filesystem import TargetTrees
 from migrator.ports.freezing import Freezer, WriterSearch
@@ -40,6 +42,9 @@ class CutoverWorld:
     source for users who come back. `source_writers` and `target_writers`
     look for who still writes on either side. `policy` says which content has to be compared. `backup` keeps a copy of the
     ledger under a name; it is on the disk when that returns.
+
+    `archive_folders` are those of the trees on the target, `archived` what proven archives hold as it is now, `to_archive` the rows
+    of a plan's reap list that are to be archived of a tree (blocking; raises Refused).
     """
 
     freezer: Freezer
@@ -54,6 +59,9 @@ class CutoverWorld:
     deltas: Deltas
     back: CarriesBack
     backup: Callable[[str], None]
+    archive_folders: ArchiveFolders
+    archived: Callable[[], Archived]
+    to_archive: Callable[[Plan, bytes], Iterable[Sequence[ReapRow]]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

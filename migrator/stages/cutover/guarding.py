@@ -1,5 +1,6 @@
 """Asking, before a user is frozen, whatever can be known to go wrong later."""
 
+import asyncio
 import os
 from dataclasses import dataclass, replace
 
@@ -18,6 +19,7 @@ from migrator.domain.paths import is_beneath
 from migrator.domain.states import PassKind
 from migrator.domain.transfer import FileProblemKind
 from migrator.domain.tree import UserTree
+from migrator.stages.cutover.archives import TreeArchives
 from migrator.stages.cutover.context import Sight
 from migrator.stages.cutover.seeing import Looker
 from migrator.stages.hooking import find_hooks
@@ -60,6 +62,7 @@ class Guarding:
             capacity=await self._capacity(),
             mounts=await self._mounts(),
             freeze=await self._freeze(),
+            lacking_archives=await self._lacking(tree),
         )
 
     def predicted_freeze_s(self, tree: UserTree, batch: int) -> float | None:
@@ -151,6 +154,10 @@ class Guarding:
             return None
         missing = missing_freeze_hook(self.sight.request.freeze, found.hooks)
         return () if missing is None else (missing,)
+
+    async def _lacking(self, tree: UserTree) -> int | str | None:
+        # No time limit: a look at many files takes long, and nobody is frozen yet.
+        return await asyncio.to_thread(TreeArchives(sight=self.sight, tree=tree.path).lacking)
 
     async def _hooks(self) -> HooksFound | None:
         hooks = self.sight.hooks

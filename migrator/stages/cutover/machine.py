@@ -125,14 +125,14 @@ class TreeMachine:
         hooked = _HOOKED.get(act.step)
         if hooked is None:
             if act.seen_done:
-                return self.actor.done_before(act.step, record)
+                return await self.actor.done_before(act.step, record)
             return await self.actor.deeds[act.step](record)
         place = CutoverPlace(step=hooked, record=record, back=act.step in _BACK)
         link = record.notes.link if self.cutting.world.links is not None else None
         if act.seen_done:
             facts = await self._facts(place, HookEvent.POST, record, act, link)
             await self.cutting.hooking.catch_up_step(place, facts)
-            return self.actor.done_before(act.step, record)
+            return await self.actor.done_before(act.step, record)
 
         async def after(_: HookFacts, done: Done) -> HookFacts:  # noqa: ARG001 - the hooks' signature
             return await self._facts(place, HookEvent.POST, record, act, link)

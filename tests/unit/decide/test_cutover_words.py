@@ -41,6 +41,7 @@ GOOD: Mapping[str, Any] = {
     "capacity": (),
     "mounts": (),
     "freeze": (),
+    "lacking_archives": 0,
 }
 
 
@@ -81,6 +82,10 @@ def test_nothing_speaks_against_a_good_one() -> None:
         ("mounts", None, "the mounts is not known"),
         ("freeze", ("no hook",), "no hook"),
         ("freeze", None, "the way to freeze is not known"),
+        ("lacking_archives", 1, "1 file of alice that the plan archives is in no archive that was read back"),
+        ("lacking_archives", 2_000, "`migrator reap archive --user alice`"),
+        ("lacking_archives", "archive 1 is missing", "archive 1 is missing"),
+        ("lacking_archives", None, "whether all is archived that the plan archives of alice is not known"),
         ("elsewhere", None, "other users are being cut over is not known"),
         ("elsewhere", (in_state(S.VERIFYING),), "finish it with `migrator cutover --user alice`"),
         ("elsewhere", (in_state(S.CARRYING_BACK),), "finish it with `migrator rollback --user alice`"),
