@@ -23,6 +23,7 @@ from migrator.ports.filesystem import SourceFileSystem
 from migrator.ports.processes import Processes
 
 if TYPE_CHECKING:
+    from migrator.adapters.beegfs.targets import BeegfsTargets
     from migrator.adapters.catalog.comparison import ComparisonFiles
     from migrator.adapters.catalog.manifest import ManifestDirectories
     from migrator.adapters.catalog.store import CatalogDirectories
@@ -159,6 +160,20 @@ class Wiring:
             yield filesystem
         finally:
             filesystem.close()
+
+    def storage_targets(self) -> "BeegfsTargets | None":
+        """The storage targets of the target; None where it is no BeeGFS: then no tool is ever started."""
+        section = self.site.target
+        if section.kind != "beegfs":
+            return None
+        from migrator.adapters.beegfs.targets import BeegfsTargets
+
+        return BeegfsTargets(
+            processes=self.processes,
+            mount=os.fsencode(section.mount),
+            root=self.target_root,
+            command=section.beegfs,
+        )
 
     def catalogs(self) -> "CatalogDirectories":
         """The catalogs, for writing."""

@@ -94,6 +94,7 @@ async def cutover_parts(
                 activity=wiring.activity(),
                 blocking=wiring.blocking(),
                 tokens=bootstrap.new_token,
+                storage=wiring.storage_targets(),
             )
             target_side = PosixSource(wiring.target_root)
             stack.callback(target_side.close)

@@ -10,7 +10,7 @@ from migrator.adapters.executors.site_hosts import SiteHosts
 from migrator.adapters.filesystems.gluster import GlusterSource
 from migrator.adapters.filesystems.posix import PosixSource
 from migrator.adapters.filesystems.purging import MountedPlaces
-from migrator.adapters.filesystems.storage_targets import BeegfsTargets, NoStorageTargets
+from migrator.adapters.filesystems.storage_targets import NoStorageTargets
 from migrator.adapters.filesystems.switching import SymlinkedPaths
 from migrator.adapters.filesystems.target import MountedTarget
 from migrator.adapters.ledger.sqlite import SqliteLedger
@@ -46,7 +46,7 @@ async def purge_world(
                 places=places,
                 manifest=ManifestFiles(temp_dir=wiring.temp_dir),
                 manifests=wiring.manifests(),
-                storage=BeegfsTargets(wiring.processes) if site.target.kind == "beegfs" else NoStorageTargets(),
+                storage=wiring.storage_targets() or NoStorageTargets(),
                 writers=_writers(wiring, source, hosts),
                 link=_link(wiring),
                 backup=_recorded(wiring, ledger),

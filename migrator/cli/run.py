@@ -91,6 +91,7 @@ def run_command(
             sample_interval_s=transfer.sample_interval_s,
             reserve_bytes=transfer.reserve_bytes,
             inodes_free=site.target.inodes_free,
+            stripe=site.target.stripe,
         )
         with wiring.target(known.capabilities if known else None) as target, wiring.target_moves() as moves:
 
@@ -119,6 +120,7 @@ def run_command(
                         activity=wiring.activity(),
                         blocking=wiring.blocking(),
                         hooks=wiring.hooks(),
+                        storage=wiring.storage_targets(),
                         deltas=deltas_of(
                             wiring,
                             source,

@@ -71,6 +71,7 @@ def parse_site(text: str, file: Path) -> Site:
     reading.unknown_sections(document)
     reading.volume(sections["source"])
     reading.nesting(sections["source"], sections["target"])
+    reading.stripe(sections["target"])
     reading.link(sections["cutover"])
     reading.reap(ReapSection(users=users, **sections["reap"]))
     if reading.mistakes:
@@ -169,6 +170,16 @@ class _Reading:
             self.mistake(where, f"the target lies inside the source: {target_root} is below {source_root}")
         elif source_root.is_relative_to(target_root):
             self.mistake(where, f"the source lies inside the target: {source_root} is below {target_root}")
+
+    def stripe(self, target: Values) -> None:
+        """Settings that only BeeGFS has, and a size that it would refuse."""
+        names = {"beegfs": "beegfs", "stripe_count": "stripe_count", "chunk_size_bytes": "chunk_size"}
+        for name, key in names.items():
+            if name in target and target.get("kind") == "posix":
+                self.mistake(("target", key), f'[target] {key}: only a target of kind "beegfs" has it')
+        size_bytes = target.get("chunk_size_bytes")
+        if isinstance(size_bytes, int) and size_bytes & (size_bytes - 1):
+            self.mistake(("target", "chunk_size"), '[target] chunk_size: it has to be a power of two, as in "1MiB"')
 
     def link(self, cutover: Values) -> None:
         if "link" in cutover and (problem := link_setting_problem(cutover["link"])):

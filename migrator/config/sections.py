@@ -161,7 +161,30 @@ SECTIONS: tuple[Section, ...] = (
                 form=Form.COUNT,
                 minimum=0,
                 sample="100000000",
-                description="Free inodes, where the file system cannot tell (BeeGFS: see `beegfs health capacity`).",
+                description="Free inodes, where nobody else tells: neither the file system nor BeeGFS's command.",
+            ),
+            Key(
+                name="beegfs",
+                form=Form.TEXT,
+                sample='"/usr/local/sbin/beegfs-of-this-target"',
+                description="BeeGFS's command, where it is not found by itself: its path, or a script of yours that calls it "
+                "(docs/beegfs.md). A name that begins with `beegfs-ctl` is asked as version 7.",
+            ),
+            Key(
+                name="stripe_count",
+                form=Form.COUNT,
+                minimum=1,
+                sample="4",
+                description="BeeGFS: over how many storage targets new files of user trees are spread; without it as in the "
+                "directory above.",
+            ),
+            Key(
+                name="chunk_size",
+                field="chunk_size_bytes",
+                form=Form.SIZE,
+                minimum=65536,
+                sample='"1MiB"',
+                description="BeeGFS: in pieces of how much, a power of two; without it as in the directory above.",
             ),
         ),
     ),

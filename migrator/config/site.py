@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from migrator.domain.reap import KEEP_FILE, ReapAction, ReapClock, ReapPolicy, ReapRule
+from migrator.domain.storage_targets import StripeSettings
 from migrator.domain.units import DAY_S, GIB, HOUR_S, MINUTE_S
 
 T = TypeVar("T")
@@ -61,6 +62,16 @@ class TargetSection:
     mount: Path
     path: str = ""
     inodes_free: int | None = None
+    beegfs: str | None = None
+    stripe_count: int | None = None
+    chunk_size_bytes: int | None = None
+
+    @property
+    def stripe(self) -> StripeSettings | None:
+        """What new user trees get there; None: what the directory above them has."""
+        if self.stripe_count is None and self.chunk_size_bytes is None:
+            return None
+        return StripeSettings(targets=self.stripe_count, chunk_bytes=self.chunk_size_bytes)
 
     @property
     def root(self) -> Path:

@@ -1,37 +1,163 @@
-"""What BeeGFS says of its targets' states. Pure.
+"""What follows from the states and the room of a target's storage and metadata targets. Pure."""
 
-Its tables differ between versions, the words in them do not (doc.beegfs.io, "Target States"): a target is reachable
-(`Online`) and its data `Good`. Whatever else stands in a row is a problem, also what is not known here.
+from collections.abc import Sequence
+from dataclasses import replace
+
+from migrator.domain.site import Capacity
+from migrator.domain.storage_targets import (
+    CapacityPool,
+    Consistency,
+    Reachability,
+    StorageSeen,
+    StorageTarget,
+    StripeSettings,
+    TargetKind,
+)
+from migrator.domain.units import format_count, format_duration, format_size
+
+SILENT_AFTER_S = 45.0
+"""A server that is well reports every 30 s at the latest (BeeGFS 8.3.1, as recorded); its targets count as online for
+another minute and more after it has gone.
 """
 
-import re
-from collections.abc import Iterator
 
-_WORD = re.compile(r"[A-Za-z]+")
-_HEADER = frozenset({"reachability", "consistency"})
-_DOUBTS = frozenset({"offline", "probably", "po", "bad", "resync", "needs", "unknown"})
+def target_problems(targets: Sequence[StorageTarget]) -> tuple[str, ...]:
+    """Why what lies on the target may not be readable; none where every storage and metadata target is online and good.
 
-
-def target_problems(answer: str) -> tuple[str, ...]:
-    """Why a table of target states is no proof that all of them are there; none where every row is `Online` and `Good`."""
-    rows = list(_rows(answer))
-    if not rows:
-        return ("BeeGFS names no target, so nothing is known of them",)
-    return tuple(f"a target of BeeGFS is not well: {' '.join(row.split())}" for row in rows if not _is_well(row))
-
-
-def _rows(answer: str) -> Iterator[str]:
-    for line in answer.splitlines():
-        words = _words(line)
-        # Rules below the header hold no word at all.
-        if words and not words & _HEADER:
-            yield line
+    What is not known counts as a problem, and so does an answer that leaves out either kind.
+    """
+    problems = [
+        f"BeeGFS names no {kind.value} target, so nothing is known of them"
+        for kind in TargetKind
+        if not any(one.kind is kind for one in targets)
+    ]
+    problems += [f"{one.shown}: {state_words(one)}" for one in targets if not _is_well(one)]
+    return tuple(problems)
 
 
-def _is_well(row: str) -> bool:
-    words = _words(row)
-    return {"online", "good"} <= words and not words & _DOUBTS
+def lost_targets(targets: Sequence[StorageTarget]) -> tuple[str, ...]:
+    """The targets whose server does not answer, with why that is thought: streams that write there stand still."""
+    return tuple(f"{one.shown}: {state_words(one)}" for one in targets if is_lost(one))
 
 
-def _words(line: str) -> set[str]:
-    return {word.lower() for word in _WORD.findall(line)}
+def is_lost(target: StorageTarget) -> bool:
+    """Whether its server is gone, or has not been heard of for too long."""
+    silent = target.last_contact_s is not None and target.last_contact_s > SILENT_AFTER_S
+    return target.reachability is not Reachability.ONLINE or target.answers is False or silent
+
+
+def state_words(target: StorageTarget) -> str:
+    """Reachability, consistency, and since when nothing was heard."""
+    words = ["state not known" if target.reachability is None else target.reachability.value]
+    if target.consistency is not Consistency.GOOD:
+        words.append("consistency not known" if target.consistency is None else target.consistency.value)
+    if target.answers is False:
+        words.append("its server does not answer")
+    if target.last_contact_s is not None and is_lost(target):
+        words.append(f"last heard of {format_duration(target.last_contact_s)} ago")
+    return ", ".join(words)
+
+
+def room_words(target: StorageTarget) -> str:
+    """Room and pool of one target."""
+    words = [] if target.free_bytes is None else [f"{format_size(target.free_bytes)} free"]
+    if target.kind is TargetKind.METADATA and target.free_inodes is not None:
+        words.append(f"{format_count(target.free_inodes)} inodes free")
+    words.append("capacity pool not known" if target.pool is None else f"capacity pool {target.pool.value}")
+    return ", ".join(words)
+
+
+def fullest_words(targets: Sequence[StorageTarget]) -> str:
+    """The targets to look at after a write that found no room: those that are not in the normal pool; where all are (what
+    is known lags by a minute), the fullest of either kind.
+    """
+    tight = [one for one in targets if one.pool in (CapacityPool.LOW, CapacityPool.EMERGENCY)]
+    if not tight:
+        storage = [one for one in targets if one.kind is TargetKind.STORAGE and one.free_bytes is not None]
+        metadata = [one for one in targets if one.kind is TargetKind.METADATA and one.free_inodes is not None]
+        tight = [
+            *sorted(storage, key=lambda one: one.free_bytes or 0)[:1],
+            *sorted(metadata, key=lambda one: one.free_inodes or 0)[:1],
+        ]
+    return "; ".join(f"{one.shown}: {room_words(one)}" for one in tight)
+
+
+def room_of(capacity: Capacity, seen: StorageSeen) -> Capacity:
+    """The room that new files really have: never more than df shows.
+
+    BeeGFS makes files on the targets of the best pool that is not empty (normal, low, emergency), evenly. So the first of
+    these that is full is the end: the fullest one's room, times their number. Inodes come from the metadata targets by
+    the same rule; without any that tells its inodes statfs's word is kept, which on BeeGFS is none.
+    """
+    storage = [
+        one for one in seen.targets if one.kind is TargetKind.STORAGE and seen.storage_pool in (None, one.storage_pool)
+    ]
+    spread_bytes = _spread([one.free_bytes for one in _best_pool(storage)])
+    metadata = [one for one in seen.targets if one.kind is TargetKind.METADATA]
+    counted = [one for one in _best_pool(metadata) if one.free_inodes is not None]
+    inodes = _spread([one.free_inodes for one in counted]) if len(counted) == len(_best_pool(metadata)) else None
+    found = capacity
+    if spread_bytes is not None:
+        found = replace(found, free_bytes=min(spread_bytes, capacity.free_bytes))
+    if inodes is not None and capacity.free_inodes is None:
+        totals = [one.total_inodes for one in counted]
+        total = sum(one for one in totals if one is not None) if None not in totals else inodes
+        found = replace(found, free_inodes=inodes, total_inodes=max(total, inodes))
+    return found
+
+
+def room_unknown(seen: StorageSeen) -> tuple[str, ...]:
+    """The targets that did not tell their room, as sentences."""
+    return tuple(
+        f"{one.shown} does not tell its room"
+        for one in seen.targets
+        if (one.free_bytes if one.kind is TargetKind.STORAGE else one.free_inodes) is None
+    )
+
+
+def emergency_problems(seen: StorageSeen) -> tuple[str, ...]:
+    """Why no file can be made, or hardly any: all targets of a kind that trees may use are in the emergency pool."""
+    problems = []
+    for kind in TargetKind:
+        of_kind = [
+            one
+            for one in seen.targets
+            if one.kind is kind and (kind is TargetKind.METADATA or seen.storage_pool in (None, one.storage_pool))
+        ]
+        if of_kind and all(one.pool is CapacityPool.EMERGENCY for one in of_kind):
+            problems.append(f"every {kind.value} target that new files may lie on is in the emergency pool")
+    return tuple(problems)
+
+
+def stripe_words(stripe: StripeSettings) -> str:
+    """As events tell of it."""
+    words = [] if stripe.targets is None else [f"over {stripe.targets} storage targets"]
+    if stripe.chunk_bytes is not None:
+        words.append(f"in chunks of {format_size(stripe.chunk_bytes)}")
+    return " ".join(words)
+
+
+def stripe_differs(wanted: StripeSettings, found: StripeSettings) -> bool:
+    """Whether a directory has other settings than were asked for."""
+    return (wanted.targets is not None and wanted.targets != found.targets) or (
+        wanted.chunk_bytes is not None and wanted.chunk_bytes != found.chunk_bytes
+    )
+
+
+def _is_well(target: StorageTarget) -> bool:
+    well = target.reachability is Reachability.ONLINE and target.consistency is Consistency.GOOD
+    return well and target.answers is not False
+
+
+def _best_pool(targets: Sequence[StorageTarget]) -> Sequence[StorageTarget]:
+    """A target whose pool is not known counts as normal: its room then counts too."""
+    for pool in CapacityPool:
+        found = [one for one in targets if (one.pool or CapacityPool.NORMAL) is pool]
+        if found:
+            return found
+    return ()
+
+
+def _spread(free: Sequence[int | None]) -> int | None:
+    known = [one for one in free if one is not None]
+    return min(known) * len(known) if known else None

@@ -7,6 +7,7 @@ from migrator.domain.changes import Changes
 from migrator.domain.convergence import Outcome
 from migrator.domain.errors import ExitCode, MigratorError
 from migrator.domain.states import ChunkKind
+from migrator.domain.storage_targets import StripeSettings
 from migrator.domain.transfer import FileProblem, StopReason
 
 
@@ -35,6 +36,8 @@ class RunRequest:
     `bricks`). A host that was lost has ended its streams by itself after `lease_s`.
 
     `stall_timeout_s` bounds how long a stream may do nothing, `end_timeout_s` how long ending it may take.
+
+    `stripe` is given to the trees that are made on the target; None: they have what is above them.
     """
 
     plan: str
@@ -56,6 +59,7 @@ class RunRequest:
     heartbeat_interval_s: float = 5.0
     reserve_bytes: int = 1024**3
     inodes_free: int | None = None
+    stripe: StripeSettings | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

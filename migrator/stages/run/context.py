@@ -24,9 +24,11 @@ from migrator.ports.ledger import Ledger
 from migrator.ports.plans import PlanDocuments
 from migrator.ports.progress import Progress
 from migrator.ports.run_files import RunDirectory
+from migrator.ports.storage_targets import StorageTargets
 from migrator.ports.streams import Executor
 from migrator.stages.run.confirmations import Confirmations
 from migrator.stages.run.shared_call import SharedCall
+from migrator.stages.run.storage_watch import StorageWatch
 
 _CONFIRMATIONS = 64
 """How many attempts may wait for their confirmation: what a crash makes a run copy again at most."""
@@ -36,7 +38,7 @@ LOG = logging.getLogger("migrator.run")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class World:
-    """Everything outside the program that a run touches."""
+    """Everything outside the program that a run touches. `storage` None: the target has no storage targets of its own."""
 
     source: SourceFileSystem
     target: TargetFileSystem
@@ -51,6 +53,7 @@ class World:
     activity: Activity
     blocking: Blocking
     tokens: Callable[[], str]
+    storage: StorageTargets | None = None
 
     @property
     def own_host(self) -> str:
@@ -114,6 +117,7 @@ class PassUnderWay:
     `left_alone` are trees whose users work on the target: none of their chunks is given out, and nothing is linked to
     what lies in them.
     `known_io_errors` are source files that an earlier run could not read for EIO: they do not stop the pool again.
+    `storage` watches the target's storage targets; None: it has none of its own.
     """
 
     invocation: Invocation
@@ -135,6 +139,7 @@ class PassUnderWay:
     interruptions: dict[int, int] = field(default_factory=dict)
     unended: list[str] = field(default_factory=list)
     stop_found: tuple[StopReason, str] | None = None
+    storage: StorageWatch | None = None
     confirmations: Confirmations = field(default_factory=lambda: Confirmations(_CONFIRMATIONS))
     workers: set[asyncio.Task[None]] = field(default_factory=set)
 
@@ -153,6 +158,11 @@ class PassUnderWay:
         if executor.host == self.world.own_host:
             return self.sync
         return self.syncs.setdefault(executor.host, SharedCall(executor.sync))
+
+    @property
+    def waits_for_storage(self) -> bool:
+        """Whether a storage target that is lost is waited for: never while a user is frozen."""
+        return self.storage is not None and self.kind is not PassKind.FINAL
 
     def abandon_calls(self) -> None:
         """Nobody waits for syncs and looks any more. May be called again."""

@@ -25,6 +25,8 @@ from migrator.stages.run.pool import run_step
 from migrator.stages.run.preview import remaining_of
 from migrator.stages.run.routes import Routes
 from migrator.stages.run.shared_call import SharedCall
+from migrator.stages.run.storage_watch import StorageWatch
+from migrator.stages.run.stripes import Stripes
 
 Before = Callable[[PassUnderWay], Awaitable[None]]
 
@@ -78,6 +80,7 @@ class Copying:
     async def make_trees(self) -> None:
         """The directories above each tree, and the trees' own, closed. Also proves that the target can be written."""
         world = self.invocation.world
+        stripes = Stripes(invocation=self.invocation)
         for tree in self.batch.trees:
             components = tree.path.split(b"/")
             above = [b"/".join(components[:depth]) for depth in range(1, len(components))]
@@ -87,11 +90,14 @@ class Copying:
                 world.target.make_parents(path, like)
 
             try:
+                is_new = await stripes.is_new(tree.path)
                 await world.blocking(make, timeout_s=self.invocation.request.stall_timeout_s)
             except TimeoutError as error:
                 raise _unwritable("it does not answer") from error
             except OSError as error:
                 raise _unwritable(f"{show(tree.path)}: {error.strerror or error}", error.errno) from error
+            if is_new:
+                await stripes.give(tree.path)
 
     async def carry_out(
         self,
@@ -123,6 +129,8 @@ class Copying:
             await under_way.confirmations.end()
             under_way.abandon_calls()
             routes.abandon()
+            if under_way.storage is not None:
+                await under_way.storage.close()
             # Also after a cancellation and an error: what goes on later says so in the ledger.
             self._close(under_way, title, whole=whole)
             if whole:
@@ -171,7 +179,24 @@ class Copying:
             health=SharedCall(health),
             known_io_errors=known,
             left_alone=self.left_alone,
+            storage=self._storage_watch(),
         )
+
+    def _storage_watch(self) -> StorageWatch | None:
+        world = self.invocation.world
+        if world.storage is None:
+            return None
+
+        def say(new: tuple[str, ...]) -> None:
+            subject = f"batch {self.batch.number}"
+            if new:
+                message = f"storage of the target is lost, streams wait for it: {'; '.join(new)}"
+                self.invocation.say(EventKind.STORAGE_LOST, Severity.ERROR, subject, message)
+            else:
+                message = "all storage targets of the target answer again"
+                self.invocation.say(EventKind.STORAGE_BACK, Severity.INFO, subject, message)
+
+        return StorageWatch(world.storage, world.clock, say)
 
     async def _copy_chunks(self, under_way: PassUnderWay, routes: Routes) -> None:
         """All steps in their order. A step begins when the streams of the one before have ended; but big files are put

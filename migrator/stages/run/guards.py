@@ -9,6 +9,7 @@ from migrator.domain.site import Capacity, MountIdentity, Need
 from migrator.ports.filesystem import FileSystem
 from migrator.ports.ledger import SiteRecord
 from migrator.stages.run.context import World
+from migrator.stages.storage_looks import StorageLook, look_at_storage
 
 TARGET_ROOM = "target room"
 
@@ -69,11 +70,14 @@ async def find_problems(
         GuardFinding(guard="source health", problems=health_problems(health, health, tasks_count=False)),
     ]
     capacity = await _capacity(world, timeout_s)
+    storage = await look_at_storage(world.storage)
+    if storage.asked:
+        findings.append(GuardFinding(guard="storage targets", problems=storage_problems(storage, request)))
     findings.append(
         GuardFinding(
             guard=TARGET_ROOM,
             problems=capacity_problems(
-                capacity, need.size_bytes, need.inodes, request.inodes_free, request.reserve_bytes
+                storage.room(capacity), need.size_bytes, need.inodes, request.inodes_free, request.reserve_bytes
             ),
         )
     )
@@ -90,7 +94,17 @@ async def site_problems(world: World, request: RunRequest, site: SiteRecord) -> 
         *await mount_findings(world, world.target, site.target, timeout_s),
         *health_problems(health, health, tasks_count=False),
         *_write_problems(await _capacity(world, timeout_s)),
+        *storage_problems(await look_at_storage(world.storage), request),
     )
+
+
+def storage_problems(storage: StorageLook, request: RunRequest) -> tuple[str, ...]:
+    """Why the target's storage targets speak against writing. What they do not tell counts only where something hangs on
+    it: the inodes that nobody else tells, and the stripe settings of new trees.
+    """
+    if storage.failure and (request.inodes_free is None or request.stripe is not None):
+        return (f"the target's storage targets cannot be asked: {storage.failure}",)
+    return storage.problems
 
 
 async def mount_findings(

@@ -11,6 +11,7 @@ from migrator.domain.states import CONTENT_KINDS, ChunkKind
 from migrator.domain.transfer import ChunkRecord, Sample, StreamCounters
 from migrator.ports.ledger import PassTotals
 from migrator.stages.run.context import PassUnderWay
+from migrator.stages.run.storage_watch import QUIET_S
 
 _RECENT_S = 60.0
 _POINTS = 600
@@ -42,6 +43,7 @@ class Meter:
     def __init__(self, under_way: PassUnderWay, kinds: Sequence[ChunkKind], totals: PassTotals) -> None:
         self._pass = under_way
         self._clock = under_way.world.clock
+        self._storage = under_way.storage
         self._step = " and ".join(kind.value for kind in kinds)
         self._totals = totals
         self._live: list[LiveStream] = []
@@ -110,6 +112,8 @@ class Meter:
             await self._clock.sleep(request.progress_interval_s)
             now_s = self._clock.monotonic_s()
             await self._end_stalled(now_s)
+            if self._storage is not None and self._storage.lost:
+                self._storage.begin()
             self.show(now_s)
             if now_s - self._sampled_s >= request.sample_interval_s:
                 self.sample(now_s)
@@ -208,12 +212,13 @@ class Meter:
     async def _end_stalled(self, now_s: float) -> None:
         """End streams that neither report progress nor move bytes or use the processor."""
         timeout_s = self._pass.request.stall_timeout_s
+        quiet_s = timeout_s / 10 if self._storage is None else min(timeout_s / 10, QUIET_S)
         quiet: list[LiveStream] = []
         for stream in self._live:
             counters = stream.counters()
             if counters != stream.seen:
                 stream.seen, stream.moved_s = counters, now_s
-            elif now_s - stream.moved_s >= timeout_s / 10:
+            elif now_s - stream.moved_s >= quiet_s:
                 quiet.append(stream)
         if not quiet:
             return
@@ -227,9 +232,20 @@ class Meter:
             activity = found.get(stream.token)
             if activity is not None and activity != stream.activity:
                 stream.activity, stream.moved_s = activity, now_s
+                continue
+            if self._waits_for_storage():
+                # It gets all of its time again when the storage is back.
+                stream.moved_s = now_s - quiet_s
             elif now_s - stream.moved_s >= timeout_s and not stream.stalled:
                 stream.stalled = True
                 stream.end()
+
+    def _waits_for_storage(self) -> bool:
+        """Whether a quiet stream stands still because a server of the target is down, as far as is known by now."""
+        if self._storage is None:
+            return False
+        self._storage.begin()
+        return bool(self._storage.lost) and self._pass.waits_for_storage
 
 
 def _plus(one: StreamCounters, other: StreamCounters) -> StreamCounters:

@@ -22,6 +22,7 @@ from migrator.ports.locks import Locks
 from migrator.ports.plans import PlanDocuments
 from migrator.ports.progress import Progress
 from migrator.ports.run_files import RunDirectory, RunFiles
+from migrator.ports.storage_targets import StorageTargets
 from migrator.stages.run.bases import unfinished_delta
 from migrator.stages.run.batch import BatchRun
 from migrator.stages.run.context import LOG, Invocation, World
@@ -58,11 +59,12 @@ async def run_batches(
     blocking: Blocking,
     hooks: Hooks | None = None,
     deltas: Deltas | None = None,
+    storage: StorageTargets | None = None,
 ) -> RunSummary:
     """Copy batches, one after the other, from wherever each of them is. The same call goes on after any crash.
 
     `tokens` gives a random token for every attempt and every call of a hook; without `hooks` none is called, and
-    without `deltas` there are seed passes only. Cancelling the task stops cleanly: every stream is ended first, then Interrupted is raised; being cancelled again meanwhile
+    without `deltas` there are seed passes only; `storage` None: the target has no storage targets to ask. Cancelling the task stops cleanly: every stream is ended first, then Interrupted is raised; being cancelled again meanwhile
     changes nothing.
 
     Raises UsageError (no such batch), Refused (a guard, with every reason), LockHeld, RunStopped (the pool stopped: a
@@ -82,6 +84,7 @@ async def run_batches(
         activity=activity,
         blocking=blocking,
         tokens=tokens,
+        storage=storage,
     )
     plan, site = read_plan(world, request)
     numbered = [batch for number in dict.fromkeys(request.batches) for batch in plan.batches if batch.number == number]

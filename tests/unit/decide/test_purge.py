@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from migrator.decide.purge import choose, confirmation_problem, plan_checksum, purge_problems, shrink_problem
-from migrator.decide.storage_targets import target_problems
 from migrator.domain.cutover import CutoverNotes, CutoverRecord, CutoverState
 from migrator.domain.cutover_seen import BackupSeen
 from migrator.domain.entry import ACL_ACCESS, Entry, EntryType
@@ -195,31 +194,3 @@ def test_half_a_tree_may_be_gone_on_the_target_and_no_more() -> None:
     assert shrink_problem(TREE, gone=5, names=10, max_shrink=0.5) is None
     for gone, share in ((6, 0.5), (1, 0.0), (0, float("nan")), (0, 1.5)):
         assert shrink_problem(TREE, gone=gone, names=10, max_shrink=share) is not None
-
-
-WELL_TARGETS = """TargetID     Reachability  Consistency   NodeID
-========     ============  ===========   ======
-     101           Online         Good        1
-     201           Online         Good        2
-"""
-
-
-@pytest.mark.parametrize(
-    "row",
-    [
-        "     301 Offline Good 3",
-        "     301 Probably-offline Good 3",
-        "     301 Online Needs-resync 3",
-        "     301 Online Bad 3",
-        "     301 Unknown Unknown 3",
-        "     301 something new",
-    ],
-)
-def test_a_target_of_beegfs_that_is_not_online_and_good_is_a_problem(row: str) -> None:
-    assert target_problems(WELL_TARGETS) == ()
-    (problem,) = target_problems(f"{WELL_TARGETS}{row}\n")
-    assert "301" in problem
-
-
-def test_an_answer_without_targets_is_none() -> None:
-    assert len(target_problems("")) == len(target_problems(WELL_TARGETS.splitlines()[0])) == 1

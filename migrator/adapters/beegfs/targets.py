@@ -1,0 +1,187 @@
+"""The `StorageTargets` port of BeeGFS, by the tool that is installed on this machine, of either version."""
+
+import asyncio
+import os
+import shutil
+from dataclasses import dataclass, field
+from pathlib import PurePath
+
+from migrator.adapters.beegfs import version7, version8
+from migrator.decide.storage_targets import stripe_differs, target_problems
+from migrator.domain.errors import ToolFailed
+from migrator.domain.paths import show
+from migrator.domain.storage_targets import DirectoryFacts, StorageSeen, StorageTarget, StripeSettings, TargetKind
+from migrator.ports.processes import Command, Completed, Processes
+
+SEARCH_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/opt/beegfs/sbin"
+"""The last is where BeeGFS's own packages put it."""
+_NAMES = ("beegfs", "beegfs-ctl")
+_VERSION_7 = "beegfs-ctl"
+_LOOK_TIMEOUT_S = 25.0
+"""With two kinds to ask for, and the states again where the room is not told: an outage is to be told in a minute."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BeegfsTargets:
+    """Asks for the file system that is mounted at `mount`. `root` is where user trees go, below it; `command` is what
+    site.toml names, None: what is found on this machine. A name that begins with `beegfs-ctl` is asked as version 7.
+
+    The management service is found by the tool itself: it refuses where file systems of several are mounted (`command` is
+    then a script that names the right one).
+    """
+
+    processes: Processes
+    mount: bytes
+    root: bytes
+    command: str | None = None
+    path: str = SEARCH_PATH
+    timeout_s: float = _LOOK_TIMEOUT_S
+    _pools: dict[bytes, int | None] = field(default_factory=dict, init=False)
+
+    @property
+    def tool(self) -> str:
+        """As the port says."""
+        for name in (self.command,) if self.command is not None else _NAMES:
+            if found := shutil.which(name, path=self.path):
+                return found
+        missing = " and ".join(_NAMES) if self.command is None else self.command
+        raise ToolFailed(
+            f"BeeGFS's command is missing on this machine ({missing})",
+            cause="its package (beegfs-tools; beegfs-utils of BeeGFS 7) is not installed, or lies elsewhere",
+            hint="install it, or name it in [target] beegfs",
+        )
+
+    async def look(self) -> StorageSeen:
+        """As the port says."""
+        tool = self.tool
+        if _is_7(tool):
+            storage, metadata = await asyncio.gather(
+                self._look_7(tool, TargetKind.STORAGE), self._look_7(tool, TargetKind.METADATA)
+            )
+            targets = (*metadata, *storage)
+        else:
+            targets = version8.parse_targets(await self._answer_8(tool, version8.LIST))
+        return StorageSeen(targets=targets, storage_pool=await self._storage_pool(targets))
+
+    async def problems(self) -> tuple[str, ...]:
+        """As the port says."""
+        try:
+            return target_problems((await self.look()).targets)
+        except ToolFailed as error:
+            return (f"the states of the target's storage targets are not known: {error.message}",)
+
+    async def directory(self, path: bytes) -> DirectoryFacts:
+        """As the port says."""
+        tool = self.tool
+        if _is_7(tool):
+            answer = await self._ask(tool, "--getentryinfo", self._mount_word, path)
+            return version7.parse_directory(_whole(answer, tool))
+        return version8.parse_directory(await self._answer_8(tool, ("entry", "info", *version8.AS_LINES), path))
+
+    async def set_stripe(self, path: bytes, stripe: StripeSettings) -> None:
+        """As the port says."""
+        tool = self.tool
+        if _is_7(tool):
+            words = ["--setpattern"]
+            # It wants both of them: what is not asked for stays as it is.
+            now = (await self.directory(path)).stripe
+            words.append(f"--chunksize={stripe.chunk_bytes or now.chunk_bytes}")
+            words.append(f"--numtargets={stripe.targets or now.targets}")
+            _whole(await self._ask(tool, *words, self._mount_word, path), tool)
+        else:
+            words = ["entry", "set"]
+            words += [] if stripe.targets is None else ["--num-targets", str(stripe.targets)]
+            words += [] if stripe.chunk_bytes is None else ["--chunk-size", str(stripe.chunk_bytes)]
+            # Without a list of entries: what it did is asked of it afterwards.
+            _whole(await self._ask(tool, *words, *self._mount_words, path), tool)
+        found = (await self.directory(path)).stripe
+        if stripe_differs(stripe, found):
+            raise ToolFailed(
+                f"{show(path)} has other stripe settings than `{os.path.basename(tool)}` was to give it: "
+                f"{found.targets} targets, chunks of {found.chunk_bytes} bytes"
+            )
+
+    async def quota_problem(self) -> str | None:
+        """As the port says."""
+        try:
+            tool = self.tool
+            if _is_7(tool):
+                _whole(await self._ask(tool, "--getquota", "--uid", "0", self._mount_word), tool)
+            else:
+                _whole(await self._ask(tool, *version8.QUOTA, *self._mount_words), tool)
+        except ToolFailed as error:
+            return error.message
+        return None
+
+    async def _storage_pool(self, targets: tuple[StorageTarget, ...]) -> int | None:
+        """The pool that the root of the user trees has, where there are several; asked once, since few change it."""
+        known = {one.storage_pool for one in targets if one.kind is TargetKind.STORAGE}
+        if len(known) < 2:
+            return None
+        if self.root not in self._pools:
+            self._pools[self.root] = (await self.directory(self.root)).storage_pool
+        pool = self._pools[self.root]
+        return pool if pool in known else None
+
+    async def _look_7(self, tool: str, kind: TargetKind) -> tuple[StorageTarget, ...]:
+        """With the room where the servers tell it; without where one makes the tool wait for too long."""
+        nodes = f"--nodetype={'meta' if kind is TargetKind.METADATA else 'storage'}"
+        pools = (version7.STORAGE_POOLS,) if kind is TargetKind.STORAGE else ()
+        with_room = await self._ask(
+            tool, "--listtargets", nodes, "--state", *pools, *version7.ROOM, self._mount_word, may_time_out=True
+        )
+        if not with_room.timed_out:
+            server_down = with_room.exit_code != 0 and version7.SERVER_DOWN in with_room.stderr
+            output = with_room.stdout if server_down else _whole(with_room, tool)
+            return version7.parse_targets(output, kind, with_room=True)
+        states = await self._ask(tool, "--listtargets", nodes, "--state", self._mount_word)
+        return version7.parse_targets(_whole(states, tool), kind, with_room=False)
+
+    async def _answer_8(self, tool: str, words: tuple[str, ...], path: bytes | None = None) -> bytes:
+        answer = await self._ask(tool, *words, *self._mount_words, *(() if path is None else (path,)))
+        return _whole(answer, tool)
+
+    @property
+    def _mount_words(self) -> tuple[bytes, ...]:
+        return (b"--mount", self.mount)
+
+    @property
+    def _mount_word(self) -> bytes:
+        return b"--mount=" + self.mount
+
+    async def _ask(self, tool: str, *words: str | bytes, may_time_out: bool = False) -> Completed:
+        argv = (os.fsencode(tool), *(word if isinstance(word, bytes) else os.fsencode(word) for word in words))
+        answer = await self.processes.run(Command(argv=argv, environment={"PATH": self.path}, timeout_s=self.timeout_s))
+        if answer.timed_out and not may_time_out:
+            raise ToolFailed(
+                f"`{_shown(argv)}` gave no answer within {self.timeout_s:.0f} s",
+                cause="BeeGFS's management service is down or not reached",
+                hint="see whether it runs, then try the same command by hand",
+            )
+        return answer
+
+
+def _is_7(tool: str) -> bool:
+    return PurePath(tool).name.startswith(_VERSION_7)
+
+
+def _whole(answer: Completed, tool: str) -> bytes:
+    """The output of a command that came to its end. Raises ToolFailed."""
+    said = answer.stderr.decode("utf-8", "replace").strip()
+    if answer.exit_code == 0 or (answer.exit_code == 1 and answer.stdout and _is_licence(answer.stderr)):
+        return answer.stdout
+    why = said.splitlines()[-1] if said else f"exit code {answer.exit_code}"
+    raise ToolFailed(
+        f"`{PurePath(tool).name}` failed: {why}",
+        cause="BeeGFS's management service is down, or this machine may not ask it (authentication, certificate)",
+        hint="try the same command by hand, as root; `migrator doctor` tells what it says",
+    )
+
+
+def _is_licence(stderr: bytes) -> bool:
+    lines = [line for line in stderr.split(b"\n") if line.strip()]
+    return len(lines) >= 1 and version8.UNLICENSED in lines[-1] and all(b"Error" not in line for line in lines[:-1])
+
+
+def _shown(argv: tuple[bytes, ...]) -> str:
+    return " ".join(show(word) for word in (os.path.basename(argv[0]), *argv[1:]))

@@ -1,0 +1,40 @@
+"""One look at the target's storage targets, as guards and `doctor` need it: what could not be asked is told, not raised."""
+
+from dataclasses import dataclass
+
+from migrator.decide.storage_targets import emergency_problems, lost_targets, room_of
+from migrator.domain.errors import ToolFailed
+from migrator.domain.site import Capacity
+from migrator.domain.storage_targets import StorageSeen
+from migrator.ports.storage_targets import StorageTargets
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StorageLook:
+    """What was seen, or why nothing was (`failure`). A target that has none of its own (`asked` False) tells nothing."""
+
+    seen: StorageSeen | None = None
+    failure: str = ""
+    hint: str = ""
+    asked: bool = True
+
+    def room(self, capacity: Capacity | None) -> Capacity | None:
+        """What statfs told, cut to what new files really have."""
+        return capacity if capacity is None or self.seen is None else room_of(capacity, self.seen)
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """Why nothing should be written there now; none where nothing is known."""
+        if self.seen is None:
+            return ()
+        return (*lost_targets(self.seen.targets), *emergency_problems(self.seen))
+
+
+async def look_at_storage(storage: StorageTargets | None) -> StorageLook:
+    """Ask once; `storage` None: there is nothing to ask, and no program is started."""
+    if storage is None:
+        return StorageLook(asked=False)
+    try:
+        return StorageLook(seen=await storage.look())
+    except ToolFailed as error:
+        return StorageLook(failure=error.message, hint=error.hint)
