@@ -223,13 +223,14 @@ class FakeFileSystem:
 class Fault:
     """What happens at a path, so often: `bad` (one file, `code` its errno), `crash` (the stream fails and blames
     none), `stop`, `hang`, `killed` (something else ends the stream), `lie` (told as vanished), `moved`, `changed`, `lost`
-    (the host does not answer any more; the stream lives on there).
+    (the host does not answer any more; the stream lives on there). A `hang` goes on when `until` is set.
     """
 
     kind: str
     times: int = 10**9
     code: int = errno.EACCES
     stop: StopReason = StopReason.TARGET_FULL
+    until: asyncio.Event | None = None
 
 
 @dataclass(slots=True)
@@ -294,7 +295,7 @@ class FakeStreams:
                     fault.times -= 1
                     match fault.kind:
                         case "hang":
-                            await asyncio.Event().wait()
+                            await (fault.until or asyncio.Event()).wait()
                         case "crash":
                             return Completed(exit_code=12, stdout=b"", stderr=b"", timed_out=False)
                         case "lost":

@@ -19,6 +19,7 @@ from migrator.domain.tree import UserTree
 from migrator.ports.blocking import Blocking
 from migrator.ports.lanes import BrickGuard
 from migrator.ports.ledger import Ledger, SiteRecord
+from migrator.ports.storage_targets import StorageTargets
 from migrator.stages.run import run_batches
 from migrator.stages.run.lanes import LaneSet
 from tests.contracts.plans import small_plan
@@ -80,6 +81,7 @@ class World:
     more_lanes: list[FakeLane] = field(default_factory=list)
     bricks: BrickGuard | None = None
     engine_name: str = "rsync"
+    storage: StorageTargets | None = None
 
     def __post_init__(self) -> None:
         self.target.source = self.source
@@ -108,7 +110,7 @@ class World:
         streams = ports.pop("streams")
         own = FakeLane(streams, streams, request.jobs, engine_name=self.engine_name)
         ports["lanes"] = LaneSet([own, *self.more_lanes])
-        ports["bricks"], ports["driving"] = self.bricks, None
+        ports["bricks"], ports["driving"], ports["storage"] = self.bricks, None, self.storage
         return await run_batches(request, clock=clock, tokens=self.tokens, blocking=self.blocking, **ports)
 
     @property

@@ -38,6 +38,7 @@ def doctor_command(invocation: Invocation) -> ExitCode:
             hooks=wiring.hooks(),
             links=link_world(wiring),
             texts=wiring.texts(),
+            storage=wiring.storage_targets(),
         )
         findings = run_to_end(examine(world), when_interrupted="run `migrator doctor` again")
     present(invocation, findings, finding_document)

@@ -21,6 +21,7 @@ from migrator.ports.filesystem import SourceFileSystem
 from migrator.ports.usage import CatalogReader
 from migrator.stages.plan import PlanRequest, PlanResult, make_plan
 from migrator.stages.plan_reaping import PlanReaping
+from migrator.stages.storage_looks import look_at_storage
 
 if TYPE_CHECKING:
     from migrator.adapters.output.document import Document
@@ -61,6 +62,7 @@ def plan_command(
     with wiring.ledger() as ledger, wiring.source() as source, wiring.target() as target:
         known = ledger.site.read()
         quotas, catalogs = run_to_end(_gathered(source, wiring), when_interrupted="run the command again")
+        storage = run_to_end(look_at_storage(wiring.storage_targets()), when_interrupted="run the command again")
         atime_problem = run_to_end(wiring.atime_problem(source), when_interrupted="run the command again")
         result = make_plan(
             request,
@@ -70,7 +72,7 @@ def plan_command(
             lists=wiring.chunk_lists(),
             ledger=ledger,
             quotas=quotas,
-            capacity=target.capacity(),
+            capacity=storage.room(target.capacity()),
             clock=wiring.clock,
             reaping=PlanReaping(lists=wiring.reap_lists(), atime_problem=atime_problem),
         )

@@ -29,6 +29,7 @@ from migrator.decide.site_checks import (
 )
 from migrator.decide.site_guards import kind_problem, mount_problems
 from migrator.decide.site_places import check_catalog_trees, check_globs, check_places, unusable_source
+from migrator.decide.storage_checks import check_quota, check_storage_targets, check_stripe
 from migrator.decide.texts import check_texts
 from migrator.decide.tool_checks import (
     check_confinement,
@@ -54,11 +55,13 @@ from migrator.ports.filesystem import FileSystem, SourceFileSystem, TargetFileSy
 from migrator.ports.hooks import Hooks
 from migrator.ports.ledger import Ledger, SiteRecord
 from migrator.ports.processes import Command, Processes
+from migrator.ports.storage_targets import StorageTargets
 from migrator.ports.texts import Texts
 from migrator.stages.host_examination import HostWorld, examine_hosts
 from migrator.stages.link_examination import LinkWorld, examine_links
 from migrator.stages.scan.finding import find_directories
 from migrator.stages.slurm_examination import examine_slurm
+from migrator.stages.storage_looks import look_at_storage
 
 Answer = TypeVar("Answer")
 
@@ -75,7 +78,7 @@ class DoctorWorld:
     `confinement_problem` says of a program why no stream of it could be confined here, None where it can. `hosts` is
     what is looked at on the hosts of site.toml, None: nothing. `find_driver` raises ToolFailed where an engine that is a
     driver cannot be used. `hooks` None: nobody looks at them. `links` None: no path
-    of a user is to be switched. `texts` None: users are told nothing.
+    of a user is to be switched. `texts` None: users are told nothing. `storage` None: the target has no storage targets.
     """
 
     site: Site
@@ -94,6 +97,7 @@ class DoctorWorld:
     hooks: Hooks | None = None
     links: LinkWorld | None = None
     texts: Texts | None = None
+    storage: StorageTargets | None = None
 
 
 async def examine(world: DoctorWorld) -> tuple[Finding, ...]:
@@ -321,18 +325,31 @@ async def _target(
     if identity is None:
         return None
     room, error = await _ask(world, world.target.capacity)
+    storage = await look_at_storage(world.storage)
     findings += check_target_room(
-        room,
+        storage.room(room),
         source_room,
         inodes_free=world.site.target.inodes_free,
         reserve_bytes=world.site.transfer.reserve_bytes,
         error=error,
     )
+    if world.storage is not None:
+        findings += check_storage_targets(storage.seen, storage.failure, storage.hint)
+        findings += check_stripe(world.site.target.stripe, storage.seen)
+        findings += await _quota(world, world.storage)
     if record is None or world.ledger is None:
         findings.append(failure("target keeps", "not known before `init`", "run `migrator init`, then this again"))
         return identity
     findings += await _capabilities(world, world.ledger, record, identity)
     return identity
+
+
+async def _quota(world: DoctorWorld, storage: StorageTargets) -> list[Finding]:
+    try:
+        limits = len(await world.source.quotas())
+    except (OSError, ToolFailed):
+        return []  # what the source cannot tell is told of the source
+    return check_quota(limits, await storage.quota_problem() if limits else None)
 
 
 async def _capabilities(

@@ -1,6 +1,7 @@
 """One look at the target's storage targets, as guards and `doctor` need it: what could not be asked is told, not raised."""
 
 from dataclasses import dataclass
+from typing import overload
 
 from migrator.decide.storage_targets import emergency_problems, lost_targets, room_of
 from migrator.domain.errors import ToolFailed
@@ -18,6 +19,12 @@ class StorageLook:
     hint: str = ""
     asked: bool = True
 
+    @overload
+    def room(self, capacity: Capacity) -> Capacity: ...
+    @overload
+    def room(self, capacity: None) -> None: ...
+    @overload
+    def room(self, capacity: Capacity | None) -> Capacity | None: ...
     def room(self, capacity: Capacity | None) -> Capacity | None:
         """What statfs told, cut to what new files really have."""
         return capacity if capacity is None or self.seen is None else room_of(capacity, self.seen)
