@@ -1,0 +1,194 @@
+"""What goes wrong in a freeze: the user is thawed where he was, unharmed, and told why."""
+
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from migrator.domain.units import MIB
+from tests.conftest import MakeXfs
+from tests.cut_site import OWNERS, CutSite, change, cut_site, top_facts
+from tests.delta_changes import let_settle
+from tests.run_site import wait_for
+from tests.snapshots import snapshot
+
+pytestmark = [pytest.mark.needs_root, pytest.mark.slow]
+
+STAGES = ("pre-freeze", "post-freeze", "pre-switch", "post-switch", "pre-thaw", "post-thaw")
+LATER = "post-pass.d/60-later"
+"""A hook of a pass; those of the final one are in the freeze, before the verification."""
+
+
+@pytest.fixture
+def site(scratch: Path, make_xfs: MakeXfs) -> Iterator[CutSite]:
+    with cut_site(scratch, make_xfs(), make_xfs(size_bytes=64 * MIB), stages=STAGES) as made:
+        yield made
+
+
+@contextmanager
+def unharmed(site: CutSite, *, hooks_ended: bool = True) -> Iterator[None]:
+    """Whatever happens in the block: the user works on the source with all that he has, as if nothing had been tried."""
+    change(site.tree())
+    before, top = site.snapshot(), top_facts(site.source())
+    yield
+    site.assert_works_on("source", before, hooks_ended=hooks_ended)
+    assert top_facts(site.source()) == top
+    assert site.states()[-1][0] == "reverted"
+
+
+def gives_up(site: CutSite, words: str) -> Any:
+    """The cutover is given up for this reason, and the ledger has it."""
+    found = site.cutover(code=4)
+    assert found["ending"] == "given-up", found
+    assert words in found["words"]
+    assert words in site.states()[-1][1]
+    return found
+
+
+def moved(site: CutSite, *, hooks_ended: bool = True) -> None:
+    """Nothing is in the way any more."""
+    expected = site.snapshot()
+    site.cutover()
+    site.assert_works_on("target", expected, hooks_ended=hooks_ended)
+
+
+@pytest.mark.parametrize("where", ["pre-pass.d/60-waits", "pre-switch.d/60-waits"])
+def test_interrupted_in_the_freeze(site: CutSite, where: str) -> None:
+    here = site.directory / "here"
+    hook = site.hook(where, f"touch {here}; exec sleep 300")
+    # No hook of a step is called after the one that was cut off.
+    with unharmed(site, hooks_ended=False):
+        call = site.start("cutover", "--user", "ann")
+        wait_for(lambda: here.exists() or call.poll(), "the freeze")
+        assert not site.is_open(site.source())
+        call.signal(signal.SIGINT)
+        ended = call.end()
+        assert ended.code == 130, ended.err
+        assert "it was interrupted" in ended.err
+    hook.unlink()
+    moved(site, hooks_ended=False)
+
+
+def test_interrupted_after_the_switch_the_same_command_goes_on(site: CutSite) -> None:
+    here, expected = site.directory / "here", site.snapshot()
+    site.hook("post-switch.d/60-waits", f"touch {here}; exec sleep 300")
+    call = site.start("cutover", "--user", "ann")
+    wait_for(lambda: here.exists() or call.poll(), "the switch")
+    call.signal(signal.SIGINT)
+    ended = call.end()
+    # The hook that was cut off may be the reason why: it is not called again by the same call.
+    assert ended.code in (1, 130), ended.err
+    assert site.tree() == site.target()
+    assert not site.is_open(site.source())
+    site.hook("post-switch.d/60-waits")
+    assert site.cutover()["ending"] == "moved"
+    site.assert_works_on("target", expected)
+
+
+def test_a_target_that_is_full_in_the_final_pass(site: CutSite) -> None:
+    big, filler = site.source() / "big", site.site.target.path / "filler"
+    big.write_bytes(os.urandom(8 * MIB))
+    os.chown(big, OWNERS["ann"], OWNERS["ann"])
+    site.call("run", "--all", "--json")
+    # What is written anew needs no more room than it has, when it is reckoned beforehand; but both copies do for a while.
+    big.write_bytes(os.urandom(8 * MIB))
+    room = os.statvfs(filler.parent)
+    filler.write_bytes(bytes(room.f_bavail * room.f_frsize - 4 * MIB))
+    with unharmed(site):
+        gives_up(site, "the final pass stopped: ")
+    filler.unlink()
+    moved(site)
+
+
+def test_a_target_that_is_replaced_by_an_empty_directory_in_the_freeze(site: CutSite, scratch: Path) -> None:
+    target, empty = site.site.target.path, scratch / "empty"
+    empty.mkdir()
+    hook = site.hook("post-freeze.d/60-hides", f"mount --bind {empty} {target}")
+    change(site.tree())
+    before, top = site.snapshot(), top_facts(site.source())
+    try:
+        gives_up(site, "")
+        assert list(empty.iterdir()) == [], "nothing was written to what is not the target"
+        assert site.snapshot() == before
+        assert top_facts(site.source()) == top
+        assert site.is_open(site.source())
+        refused = site.cutover(code=4)
+        assert refused["ending"] == "refused", refused
+    finally:
+        hook.unlink()
+        subprocess.run(["umount", str(target)], check=True)
+    site.assert_works_on("source", before)
+    moved(site)
+
+
+def test_a_verification_with_a_difference(site: CutSite) -> None:
+    """Damaged on the target since it was verified, with size and mtime as they were."""
+    let_settle()
+    for words in (("run", "--all", "--json"), ("verify", "--all", "--json")):
+        site.call(*words)
+    file = site.target() / "d3" / "f0003"
+    good, facts = file.read_bytes(), file.stat()
+    file.write_bytes(bytes(len(good)))
+    os.utime(file, ns=(facts.st_atime_ns, facts.st_mtime_ns))
+    with unharmed(site):
+        gives_up(site, "the verification found 1 difference")
+    file.write_bytes(good)
+    os.utime(file, ns=(facts.st_atime_ns, facts.st_mtime_ns))
+    moved(site)
+
+
+@pytest.mark.parametrize("stage", ["pre-freeze", "pre-switch"])
+@pytest.mark.parametrize("code", [1, 62])
+def test_a_hook_that_refuses_or_skips(site: CutSite, stage: str, code: int) -> None:
+    hook = site.hook(f"{stage}.d/60-stops", f"echo not tonight; exit {code}")
+    with unharmed(site):
+        gives_up(site, "not tonight")
+        calls = site.calls()
+        # Who was told of the step is told that it is over.
+        step = stage.removeprefix("pre-")
+        state = "refused" if code == 1 else "skipped"
+        assert [line for line in calls if line.startswith(f"post-{step} ")] == [f"post-{step} {state} ann"]
+        thaws = [line for line in calls if "thaw" in line]
+        assert thaws == (["pre-thaw  ann", "post-thaw done ann"] if step == "switch" else []), "he was not frozen"
+    hook.unlink()
+    moved(site)
+
+
+def test_hooks_around_a_thaw_that_fail_keep_nobody_frozen(site: CutSite) -> None:
+    site.hook("pre-thaw.d/60-fails", "exit 1")
+    site.hook("post-thaw.d/60-fails", "echo the mail did not go; exit 1")
+    expected = site.snapshot()
+    assert site.cutover()["ending"] == "moved"
+    site.assert_works_on("target", expected)
+    assert site.rows("SELECT id FROM events WHERE message LIKE '%the mail did not go%' AND severity = 'warning'")
+
+
+def test_changed_between_the_final_pass_and_the_verification(site: CutSite) -> None:
+    hook = site.hook(LATER, f'[ "$MIGRATOR_PASS" != final ] || echo more >> {site.source()}/d1/linked')
+    change(site.tree())
+    top = top_facts(site.source())
+    gives_up(site, "the verification found")
+    hook.unlink()
+    assert (site.source() / "d1" / "linked").read_text().endswith("more\n")
+    site.assert_works_on("source", snapshot(os.fsencode(site.source())))
+    assert top_facts(site.source()) == top
+    moved(site)
+
+
+def test_opened_by_somebody_else_in_the_freeze(site: CutSite) -> None:
+    owner = OWNERS["ann"]
+    hook = site.hook("pre-switch.d/60-opens", "exit 0")
+    site.hook(
+        LATER, f'[ "$MIGRATOR_PASS" != final ] || {{ chown {owner} {site.source()}; chmod 2750 {site.source()}; }}'
+    )
+    found = site.start("cutover", "--user", "ann", "--json").end()
+    assert found.code in (1, 4), found.err
+    assert site.tree() == site.source()
+    assert not site.is_open(site.target())
+    assert found.outcome["ending"] in ("given-up", "halted"), found.outcome
+    hook.unlink()
