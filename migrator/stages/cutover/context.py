@@ -1,7 +1,8 @@
 """What a cutover touches, and the call that it is part of."""
 
+import threading
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from migrator.domain.cutover import CutoverRecord
@@ -74,6 +75,7 @@ class Sight:
     plan: Plan
     site: SiteRecord
     hooks: Hooks | None
+    _turn: threading.Lock = field(default_factory=threading.Lock)
 
     @property
     def ledger(self) -> Ledger:
@@ -93,9 +95,18 @@ class Sight:
         return next((usage for usage in self.plan.ranking if usage.tree.path == tree), None)
 
     async def blocking(self, work: Callable[[], T]) -> T:
-        """Work at a file system that may not answer. Raises OSError, also where it takes too long."""
+        """Work at a file system that may not answer. Raises OSError, also where it takes too long.
+
+        What was cancelled, or took too long, may still be at work: what comes after it waits for its end. Or else a top that
+        is being closed would be seen open, or be opened by the one while the other goes on closing it.
+        """
+
+        def in_turn() -> T:
+            with self._turn:
+                return work()
+
         try:
-            return await self.run.blocking(work, timeout_s=self.request.run.stall_timeout_s)
+            return await self.run.blocking(in_turn, timeout_s=self.request.run.stall_timeout_s)
         except TimeoutError as error:
             raise OSError("a file system does not answer") from error
 
