@@ -16,6 +16,7 @@ from migrator.domain.backup import BackupTold
 from migrator.domain.errors import ExitCode, UsageError
 from migrator.domain.events import Event, EventKind, Severity
 from migrator.domain.units import several
+from migrator.stages.cutover import attempts_of_users
 from migrator.stages.run import latest_plan
 
 
@@ -55,7 +56,12 @@ def backup_command(
         known = ledger.site.read()
         plan, _ = wiring.plans(known.site_id if known else None).read(plan_name or latest_plan(ledger))
         if users:
-            trees = tuple(tree for some in chosen_trees(plan, users).values() for tree in some)
+            # Those who work on the target already are in no later plan.
+            begun = {} if plan_name else attempts_of_users(ledger, users)
+            moved = [tree for by_batch in begun.values() for some in by_batch.values() for tree in some]
+            others = [name for name in users if name not in {tree.user for tree in moved}]
+            planned = chosen_trees(plan, others) if others else {}
+            trees = (*moved, *(tree for some in planned.values() for tree in some))
         else:
             wanted = chosen_batches(plan, numbers, every=every)
             trees = tuple(tree for batch in plan.batches if batch.number in wanted for tree in batch.trees)

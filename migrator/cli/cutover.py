@@ -167,19 +167,24 @@ def _chosen(
     named: bool,
     back: bool,
 ) -> Mapping[str, ByBatch]:
-    """By plan, the trees that are meant. Users go by the plan of an attempt of theirs that is under way, or is to be taken
-    back, unless one is `named`. Raises UsageError.
+    """By plan, the trees that are meant. What has begun goes by its own plan, unless one is `named`; other trees of the same
+    users are meant as well, unless it goes `back`. Raises UsageError.
     """
     if not names:
         wanted = chosen_batches(plan, numbers, every=every)
         return {plan.name: {batch.number: batch.trees for batch in plan.batches if batch.number in wanted}}
-    begun = {} if named else attempts_of_users(ledger, names, back=back)
-    met = {tree.user for trees in begun.values() for some in trees.values() for tree in some}
-    others = [name for name in names if name not in met]
+    begun = {} if named else attempts_of_users(ledger, names)
+    met = {tree.path: tree.user for trees in begun.values() for some in trees.values() for tree in some}
+    users_met = set(met.values())
+    others = [name for name in names if name not in users_met]
+    if not back:
+        planned = {tree.user for batch in plan.batches for tree in batch.trees}
+        others += [name for name in names if name in users_met & planned]
     found: dict[str, dict[int, tuple[UserTree, ...]]] = {one: dict(trees) for one, trees in begun.items()}
     for batch, trees in (chosen_trees(plan, others) if others else {}).items():
-        by_batch = found.setdefault(plan.name, {})
-        by_batch[batch] = (*by_batch.get(batch, ()), *trees)
+        if left := tuple(tree for tree in trees if tree.path not in met):
+            by_batch = found.setdefault(plan.name, {})
+            by_batch[batch] = (*by_batch.get(batch, ()), *left)
     return found
 
 

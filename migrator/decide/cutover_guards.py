@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from math import isnan
 
 from migrator.decide.cutover_words import state_words
-from migrator.domain.cutover import ENDED_STATES, ROLLBACK_STATES, SETTLED_STATES, CutoverRecord
+from migrator.domain.cutover import ENDED_STATES, ROLLBACK_STATES, SETTLED_STATES, CutoverRecord, CutoverState
 from migrator.domain.cutover_seen import BackupSeen
 from migrator.domain.paths import show
 from migrator.domain.states import BatchState
@@ -21,6 +21,7 @@ _READY = (BatchState.SEEDED, BatchState.CONVERGING, BatchState.VERIFIED)
 def cutover_problems(
     tree: UserTree,
     *,
+    plan: str,
     batch: int,
     state: BatchState | None,
     before: CutoverRecord | None,
@@ -48,7 +49,7 @@ def cutover_problems(
     cannot be read. None everywhere stands for what is not known.
     """
     return (
-        *_before(tree, before),
+        *_before(tree, before, plan=plan, batch=batch),
         *_elsewhere(elsewhere),
         *_batch(batch, state),
         *_left(batch, failed_chunks, bad_files),
@@ -63,8 +64,10 @@ def cutover_problems(
     )
 
 
-def _before(tree: UserTree, before: CutoverRecord | None) -> Iterable[str]:
+def _before(tree: UserTree, before: CutoverRecord | None, *, plan: str, batch: int) -> Iterable[str]:
     if before is None or before.state in ENDED_STATES:
+        return
+    if before.state is CutoverState.PLANNED and (before.plan, before.batch) == (plan, batch):
         return
     if before.state in SETTLED_STATES:
         yield (
@@ -79,7 +82,7 @@ def _before(tree: UserTree, before: CutoverRecord | None) -> Iterable[str]:
     else:
         yield (
             f"a cutover of {tree.user} has begun already ({state_words(before.state)}, plan {before.plan}, batch "
-            f"{before.batch}): go on with that one"
+            f"{before.batch}): go on with it, with `migrator cutover --user {tree.user}`"
         )
 
 

@@ -107,6 +107,17 @@ def missing_freeze_hook(way: FreezeWay, hooks: Collection[Hook]) -> str | None:
     )
 
 
+def closed_already(top: FrozenTop) -> str | None:
+    """Why a top cannot be frozen that looks frozen before; None for any other. How it was would not be known at its thaw."""
+    if frozen_form(top) != top:
+        return None
+    return (
+        f"the top of {show(top.tree)} on the source is closed already (root's, mode {top.mode:04o}), and no cutover of it is "
+        "under way by the ledger: give it the owner, mode and ACLs that it should have, and see whether the ledger is the "
+        "latest one"
+    )
+
+
 def check_freeze_hooks(way: FreezeWay, hooks: Collection[Hook]) -> list[Finding]:
     """For `doctor`, where the site's freeze hooks answer for what was not seen: are there any?"""
     if missing_freeze_hook(way, hooks) is None:

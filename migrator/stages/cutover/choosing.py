@@ -1,4 +1,4 @@
-"""Which plan a cutover goes by: that of an attempt that is under way, or has been made, before the latest."""
+"""Which plan a cutover goes by: that of an attempt that has begun before the latest."""
 
 from collections.abc import Mapping, Sequence
 
@@ -10,14 +10,13 @@ ByBatch = Mapping[int, tuple[UserTree, ...]]
 """Trees by the number of their batch."""
 
 
-def attempts_of_users(ledger: Ledger, users: Sequence[str], *, back: bool) -> Mapping[str, ByBatch]:
-    """By plan, the trees of these users of which an attempt has to be gone on with: one that is under way, or (`back`) one that
-    can be taken back. Users who have none are in no plan.
+def attempts_of_users(ledger: Ledger, users: Sequence[str]) -> Mapping[str, ByBatch]:
+    """By plan, the trees of these users that were moved, or are being moved, and did not come back. Users who have none are
+    in no plan.
     """
     found: dict[str, dict[int, list[UserTree]]] = {}
     for record in newest_of_all(ledger):
-        wanted = record.state not in ENDED_STATES if back else record.under_way
-        if record.tree.user in users and wanted:
+        if record.tree.user in users and record.state not in ENDED_STATES:
             found.setdefault(record.plan, {}).setdefault(record.batch, []).append(record.tree)
     return {plan: {batch: tuple(trees) for batch, trees in batches.items()} for plan, batches in found.items()}
 

@@ -3,6 +3,7 @@
 import asyncio
 from dataclasses import dataclass
 
+from migrator.decide.cutover_words import state_words
 from migrator.domain.cutover_run import CutoverRequest, CutoverSummary, TreeOutcome
 from migrator.domain.errors import ExitCode, Interrupted, MigratorError
 from migrator.domain.plan import Plan
@@ -72,12 +73,14 @@ class CutoverCall:
                     summary = await self._all_trees(cutting)
                 exit_code = summary.exit_code
             except asyncio.CancelledError:
-                exit_code = ExitCode.INTERRUPTED
-                raise self._interrupted() from None
+                told = self._with_frozen(self._interrupted())
+                exit_code = told.exit_code
+                raise told from None
             except MigratorError as error:
-                exit_code = error.exit_code
-                LOG.error("%s", error.message, extra={"hint": error.hint})
-                raise
+                told = self._with_frozen(error)
+                exit_code = told.exit_code
+                LOG.error("%s", told.message, extra={"hint": told.hint})
+                raise told from error
             finally:
                 run.ledger.runs.finish(run_id, run.clock.now_s(), exit_code.value)
         return summary
@@ -141,6 +144,20 @@ class CutoverCall:
                 blocking=run.blocking,
                 say=invocation.say,
             ),
+        )
+
+    def _with_frozen(self, error: MigratorError) -> MigratorError:
+        """What stopped the call, with the users who may be frozen by it or by an earlier one: that is never left unsaid."""
+        try:
+            frozen = self.run.ledger.cutovers.under_way()
+        except MigratorError:
+            return error
+        if not frozen:
+            return error
+        users = ", ".join(f"{one.tree.user} may be frozen ({state_words(one.state)})" for one in frozen)
+        again = "give the same command again, or `migrator rollback`, for each of them"
+        return MigratorError(
+            f"{error.message}; {users}", cause=error.cause, hint=f"{error.hint}; {again}" if error.hint else again
         )
 
     def _interrupted(self, last: TreeOutcome | None = None) -> Interrupted:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from migrator.decide.cutover_guards import cutover_problems
 from migrator.decide.cutover_tops import is_closed
 from migrator.decide.forecast import choose_cost
-from migrator.decide.freezing import missing_freeze_hook
+from migrator.decide.freezing import closed_already, missing_freeze_hook
 from migrator.decide.site_guards import capacity_problems, health_problems
 from migrator.decide.switching import check_switch_hooks, leads_elsewhere, link_problem
 from migrator.decide.tree_forecast import predict_freeze
@@ -27,7 +27,8 @@ from migrator.stages.run.bases import covers
 from migrator.stages.run.batch import moves_of
 from migrator.stages.run.convergence import facts_of_passes
 from migrator.stages.run.freeze_check import check_of_trees
-from migrator.stages.run.guards import mount_findings
+from migrator.stages.run.guards import mount_findings, storage_problems
+from migrator.stages.storage_looks import look_at_storage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +48,7 @@ class Guarding:
         chosen = {one.path for trees in request.trees.values() for one in trees}
         return cutover_problems(
             tree,
+            plan=sight.plan.name,
             batch=batch,
             state=plan.batches.get(batch) if plan else None,
             before=ledger.cutovers.latest(tree.path),
@@ -61,7 +63,7 @@ class Guarding:
             link=await self._link(tree),
             capacity=await self._capacity(),
             mounts=await self._mounts(),
-            freeze=await self._freeze(),
+            freeze=await self._freeze(tree),
             lacking_archives=await self._lacking(tree),
         )
 
@@ -137,7 +139,9 @@ class Guarding:
             capacity = await self.sight.blocking(self.sight.run.target.capacity)
         except OSError:
             return None
-        return capacity_problems(capacity, 0, 0, run.inodes_free, run.reserve_bytes)
+        storage = await look_at_storage(self.sight.run.storage)
+        room = capacity_problems(storage.room(capacity), 0, 0, run.inodes_free, run.reserve_bytes)
+        return (*room, *storage_problems(storage, run))
 
     async def _mounts(self) -> tuple[str, ...]:
         world, site, timeout_s = self.sight.run, self.sight.site, self.sight.request.run.stall_timeout_s
@@ -148,12 +152,16 @@ class Guarding:
             *health_problems(health, health),
         )
 
-    async def _freeze(self) -> tuple[str, ...] | None:
+    async def _freeze(self, tree: UserTree) -> tuple[str, ...] | None:
         found = await self._hooks()
+        try:
+            top = await self.sight.blocking(lambda: self.sight.world.freezer.read_top(tree.path))
+        except OSError:
+            return None
         if found is None:
             return None
-        missing = missing_freeze_hook(self.sight.request.freeze, found.hooks)
-        return () if missing is None else (missing,)
+        problems = (closed_already(top), missing_freeze_hook(self.sight.request.freeze, found.hooks))
+        return tuple(one for one in problems if one is not None)
 
     async def _lacking(self, tree: UserTree) -> int | str | None:
         # No time limit: a look at many files takes long, and nobody is frozen yet.

@@ -8,7 +8,7 @@ from migrator.decide.cutover import begin_rollback, next_step, turned_back
 from migrator.decide.cutover_words import cutover_facts, freeze_words, state_words
 from migrator.domain.cutover import SETTLED_STATES, CutoverNotes, CutoverRecord, CutoverState, CutoverStep
 from migrator.domain.cutover_run import Ending, TreeOutcome
-from migrator.domain.cutover_seen import Act, Finished, Halt, Seen, Step
+from migrator.domain.cutover_seen import Act, Finished, Halt, LinkSeen, Seen, Step
 from migrator.domain.errors import Interrupted, MigratorError
 from migrator.domain.events import EventKind, Severity
 from migrator.domain.hooks import HookEvent, HookFacts, HookStep
@@ -16,7 +16,7 @@ from migrator.stages.cutover.acting import Actor, Done
 from migrator.stages.cutover.context import Cutting
 from migrator.stages.cutover.seeing import Looker
 from migrator.stages.cutover_texts import StepNumbers
-from migrator.stages.hooking import CutoverPlace
+from migrator.stages.hooking import CutoverPlace, HookRefused, HookSkipped
 
 _HOOKED = {
     CutoverStep.FREEZE: HookStep.FREEZE,
@@ -41,6 +41,9 @@ _BACK = frozenset(
 _STAYS = frozenset({CutoverStep.REVERT, CutoverStep.ROLLBACK_REVERT})
 """Thaws of a user who stays where he was."""
 
+_BEFORE_SWITCH = {CutoverState.SWITCHING: LinkSeen.SOURCE, CutoverState.SWITCHING_BACK: LinkSeen.TARGET}
+"""Where the path leads that a hook has refused to switch."""
+
 _INTERRUPTED = "it was interrupted"
 
 
@@ -58,6 +61,7 @@ class TreeMachine:
     back: bool = False
     interrupted: bool = False
     _turned: bool = False
+    _not_switched: bool = False
 
     @classmethod
     def of(cls, cutting: Cutting, looker: Looker, *, back: bool) -> "TreeMachine":
@@ -84,6 +88,8 @@ class TreeMachine:
     def _decide(self, record: CutoverRecord, seen: Seen) -> Step:
         # Once it has turned, a rollback that had to be given up does not begin again.
         self._turned = self._turned or turned_back(record.state)
+        if self._not_switched and seen.link is LinkSeen.UNTOLD:
+            seen = replace(seen, link=_BEFORE_SWITCH.get(record.state, seen.link))
         return begin_rollback(record, seen) if self.back and not self._turned else next_step(record, seen)
 
     async def _act(self, record: CutoverRecord, act: Act) -> tuple[CutoverRecord, bool]:
@@ -97,7 +103,7 @@ class TreeMachine:
         if act.reason:
             cutting.say(EventKind.CUTOVER_REVERTING, Severity.WARNING, record, f"given up: {act.reason}")
         step_id = cutovers.intend(record.id, act, at_s=cutting.now_s(), notes=notes)
-        record = cutovers.read(record.id)
+        begun_before, record = record.state is act.intent, cutovers.read(record.id)
         try:
             done = await self._carry_out(record, act)
         except asyncio.CancelledError:
@@ -106,6 +112,9 @@ class TreeMachine:
         except (MigratorError, OSError, TimeoutError) as error:
             # What is cancelled may say so in words of its own.
             self.interrupted = self.interrupted or isinstance(error, Interrupted)
+            # What a hook says that was called before, by a call that was killed, tells nothing of what that one did.
+            if not begun_before and isinstance(error, HookRefused | HookSkipped):
+                self._not_switched = self._not_switched or _HOOKED.get(act.step) is HookStep.SWITCH
             return self._failed(record, step_id, act, _reason(error)), False
         record = cutovers.finish(step_id, act.result, at_s=cutting.now_s(), notes=done.notes, message=done.words)
         words = f"{act.step.value}: {done.words}" if done.words else act.step.value

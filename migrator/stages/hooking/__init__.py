@@ -2,10 +2,11 @@
 
 from migrator.stages.hooking.cutovers import CutoverPlace
 from migrator.stages.hooking.looks import called_hooks, find_hooks, refuse_hooks
-from migrator.stages.hooking.steps import HookedStep, HookSkipped, HookWorld, StepHooks
+from migrator.stages.hooking.steps import HookedStep, HookRefused, HookSkipped, HookWorld, StepHooks
 
 __all__ = [
     "CutoverPlace",
+    "HookRefused",
     "HookSkipped",
     "HookWorld",
     "HookedStep",

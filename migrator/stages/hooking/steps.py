@@ -45,6 +45,10 @@ class HookSkipped(Refused):
     """A `pre` hook wants its step left out for now: what is around it may go on."""
 
 
+class HookRefused(Refused):
+    """A `pre` hook has said itself that its step cannot be: by its contract it has left all as it was."""
+
+
 class Say(Protocol):
     """Tells an event to whom it may concern, and keeps it."""
 
@@ -240,7 +244,8 @@ class StepHooks:
         await self._finish(opened.ended(state), only=frozenset(went_on))
         if skips:
             raise HookSkipped(message, hint="run the same command again later")
-        raise Refused(
+        by_itself = not result.timed_out and (result.exit_code is None or result.exit_code >= 0)
+        raise (HookRefused if by_itself else Refused)(
             message,
             cause="a pre hook that ends with another exit code than 0 and 62 is a guard that speaks against the step",
             hint="mend what it says, or rename the hook so that it begins with a dot; then run the same command again",

@@ -26,6 +26,7 @@ RECORD = CutoverRecord(
     predicted_freeze_s=100.0,
 )
 GOOD: Mapping[str, Any] = {
+    "plan": "p",
     "batch": 3,
     "state": BatchState.CONVERGING,
     "before": None,
@@ -55,6 +56,7 @@ def test_nothing_speaks_against_a_good_one() -> None:
         assert cutover_problems(TREE, **{**GOOD, "state": state}) == ()
     for ended in (S.REVERTED, S.ROLLED_BACK):
         assert cutover_problems(TREE, **{**GOOD, "before": in_state(ended)}) == ()
+    assert cutover_problems(TREE, **{**GOOD, "before": in_state(S.PLANNED)}) == ()
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,151 @@
+"""Cutovers that people and their sites get in the way of: what is thawed, and who is told."""
+
+import os
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from migrator.adapters.ledger.cutovers import SqliteCutovers
+from migrator.domain.cutover import CutoverStep
+from tests.conftest import MakeXfs
+from tests.cut_site import CutSite, cut_site, top_facts
+from tests.run_site import wait_for
+
+pytestmark = [pytest.mark.needs_root, pytest.mark.slow, pytest.mark.timeout(600)]
+
+
+@pytest.fixture
+def site(scratch: Path, make_xfs: MakeXfs) -> Iterator[CutSite]:
+    with cut_site(scratch, make_xfs(), make_xfs(), users=("ann", "ben"), stages=("pre-freeze",)) as made:
+        yield made
+
+
+def dies_after(name: str) -> Callable[[], None]:
+    """The program ends itself when a method of the ledger has done its work."""
+
+    def patch() -> None:
+        method = getattr(SqliteCutovers, name)
+
+        def dying(self: SqliteCutovers, *words: Any, **rest: Any) -> None:
+            method(self, *words, **rest)
+            os.kill(os.getpid(), signal.SIGKILL)
+
+        setattr(SqliteCutovers, name, dying)
+
+    return patch
+
+
+def dies_at(step: CutoverStep) -> Callable[[], None]:
+    """The program ends itself when the intent of a step is in the ledger."""
+
+    def patch() -> None:
+        intend = SqliteCutovers.intend
+
+        def dying(self: SqliteCutovers, cutover_id: int, act: Any, **rest: Any) -> int:
+            step_id = intend(self, cutover_id, act, **rest)
+            if act.step is step:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return step_id
+
+        SqliteCutovers.intend = dying  # type: ignore[method-assign]
+
+    return patch
+
+
+def test_an_attempt_that_was_killed_before_it_froze_anybody_is_gone_on_with(site: CutSite) -> None:
+    assert site.start("cutover", "--user", "ann", before=dies_after("plan")).end().code == -signal.SIGKILL
+    assert site.states() == [("planned", "")]
+
+    site.cutover()
+
+    assert site.tree() == site.target()
+    assert [state for state, _ in site.states()] == ["retained"]
+
+
+def test_an_attempt_of_an_earlier_plan_is_gone_on_with_for_the_user_by_name(site: CutSite) -> None:
+    site.start("cutover", "--user", "ann", before=dies_after("plan")).end()
+    site.call("scan", "--json")
+    site.call("plan", "--json", "--accept-unknown-inodes")
+
+    site.cutover()
+
+    assert site.rows("SELECT plan, state FROM cutovers") == [("plan-0001", "retained")]
+
+
+def test_a_user_who_was_moved_by_an_earlier_plan_works_on_the_target_already(site: CutSite) -> None:
+    site.cutover()
+    site.call("scan", "--json")
+    site.call("plan", "--json", "--accept-unknown-inodes")
+
+    assert site.cutover()["ending"] == "moved"
+
+    site.call("backup", "--user", "ann", "--began", "2020-01-01 10:00", "--json")
+    assert site.rows("SELECT tree FROM target_backups") == [(b"home/ann",)]
+
+
+@pytest.mark.parametrize("verb", ["cutover", "rollback"])
+def test_a_user_is_thawed_where_he_was_when_the_hook_that_switches_refuses(site: CutSite, verb: str) -> None:
+    site.site.file.write_text(site.site.file.read_text().replace("link =", 'switch = "hook"\n# link ='))
+    switch = site.hook("pre-switch.d/50-switch")
+    if verb == "rollback":
+        site.cutover()
+    here, there = (site.source(), site.target()) if verb == "cutover" else (site.target(), site.source())
+    top = top_facts(here)
+    switch.write_text("#!/bin/sh\nexit 1\n")
+
+    done = site.call(verb, "--user", "ann", "--json", code=4).outcome
+
+    assert "refused" in done["words"]
+    assert (top_facts(here), site.is_open(there)) == (top, False)
+    assert site.states()[0][0] == {"cutover": "reverted", "rollback": "retained"}[verb]
+
+
+def test_nobody_is_said_to_work_on_the_source_whose_top_was_closed_before(site: CutSite) -> None:
+    """As where the ledger of a cutover was lost, or is older than its freeze."""
+    top = site.source()
+    os.setxattr(top, "user.kept", b"1")
+    for name in ("system.posix_acl_access", "system.posix_acl_default"):
+        os.removexattr(top, name)
+    top.chmod(0o2500)
+    os.chown(top, 0, -1)
+
+    done = site.call("cutover", "--user", "ann", "--json", code=4).outcome
+
+    assert "closed already" in done["words"]
+    assert site.states() == []
+
+
+def test_whatever_keeps_a_call_from_its_work_the_user_who_may_be_frozen_is_named(site: CutSite) -> None:
+    site.start("cutover", "--user", "ann", before=dies_at(CutoverStep.FINAL_PASS)).end()
+    (site.directory / "hooks" / "pre-freeze.d" / "50-said").chmod(0o777)
+
+    done = site.call("cutover", "--user", "ann", code=1)
+
+    assert "can be written by others" in done.err
+    assert "ann may be frozen" in done.err
+
+
+def test_an_interruption_in_the_middle_of_closing_a_top_ends_with_the_top_as_it_was(site: CutSite) -> None:
+    before, release = top_facts(site.source()), site.directory / "go-on"
+
+    def slow() -> None:
+        fchown = os.fchown
+
+        def waiting(fd: int, uid: int, gid: int) -> None:
+            wait_for(release.exists, "the word to go on")
+            fchown(fd, uid, gid)
+
+        os.fchown = waiting
+
+    call = site.start("cutover", "--user", "ann", before=slow)
+    wait_for(lambda: top_facts(site.source()) != before, "a top that is being closed")
+    call.signal(signal.SIGINT)
+    wait_for(lambda: "interrupted" in site.states()[-1][1], "a freeze that failed")
+    release.touch()
+
+    assert call.end().code == 130
+    assert top_facts(site.source()) == before
+    assert site.states()[-1][0] == "reverted"
