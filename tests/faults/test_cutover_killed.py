@@ -152,20 +152,19 @@ def killed(site: CutSite, verb: str, before: Callable[[], None]) -> bool:
 def test_killed_at_a_transition_the_same_command_finishes(site: CutSite) -> None:
     top = top_facts(site.tree())
     for there, back in zip_longest(THERE, BACK):
-        for moment in (INTENDED, ACTED):
-            for verb, step in (("cutover", there), ("rollback", back)):
-                change(site.tree())
-                expected = site.snapshot()
-                if step is not None:
-                    assert killed(site, verb, death_at(step, moment)), (step, moment)
-                    assert_safe(site, expected, (step, moment))
-                site.call(verb, "--user", "ann")
-                site.assert_works_on(SIDES[verb], expected)
-                assert top_facts(site.tree()) == top, (step, moment)
+        for verb, step in (("cutover", there), ("rollback", back)):
+            change(site.tree())
+            expected = site.snapshot()
+            for moment in (INTENDED, ACTED) if step is not None else ():
+                assert killed(site, verb, death_at(step, moment)), (step, moment)
+                assert_safe(site, expected, (step, moment))
+            site.call(verb, "--user", "ann")
+            site.assert_works_on(SIDES[verb], expected)
+            assert top_facts(site.tree()) == top, step
     proven = site.rows(
         "SELECT verification_id, manifest, final_pass_id, changed_files FROM cutovers WHERE state = 'rolled-back'"
     )
-    assert len(proven) >= 2 * len(THERE)
+    assert len(proven) >= len(THERE)
     assert not [one for one in proven if None in one], "what a killed call had done is written down by the next"
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from migrator.decide.cutover import begin_rollback
 from migrator.decide.cutover_words import cutover_facts, state_words
-from migrator.domain.cutover import ENDED_STATES, SETTLED_STATES, CutoverRecord
+from migrator.domain.cutover import ENDED_STATES, SETTLED_STATES, CutoverRecord, CutoverState
 from migrator.domain.cutover_run import Ending, TreeOutcome
 from migrator.domain.cutover_seen import Act, Halt
 from migrator.domain.events import EventKind, Severity
@@ -26,11 +26,13 @@ class Beginning:
         cutting = machine.cutting
         cutovers = cutting.ledger.cutovers
         record = cutovers.latest(tree.path)
-        if record is not None and record.state in SETTLED_STATES:
-            return _there_already(record, f"{tree.user} works on the target already ({state_words(record.state)})")
-        if record is not None and record.under_way and (record.plan, record.batch) == (cutting.plan.name, batch):
+        own = record is not None and (record.plan, record.batch) == (cutting.plan.name, batch)
+        # One who was let in by a call that was killed right then is not written down as retained yet.
+        if record is not None and own and (record.under_way or record.state is CutoverState.THAWED):
             cutting.say(EventKind.CUTOVER_STARTED, Severity.INFO, record, f"goes on: {state_words(record.state)}")
             return await machine.bring(record)
+        if record is not None and record.state in SETTLED_STATES:
+            return _there_already(record, f"{tree.user} works on the target already ({state_words(record.state)})")
         found = await self.preview(tree, batch)
         for problem in found.problems:
             cutting.invocation.say(EventKind.GUARD_REFUSED, Severity.ERROR, f"{tree.user}: cutover", problem)
