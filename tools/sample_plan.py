@@ -3,6 +3,8 @@
 from pathlib import Path
 
 from migrator.decide.plan_document import write_document
+from migrator.decide.schedule import make_schedule
+from migrator.decide.schedule_words import assumptions
 from migrator.domain.plan import (
     AgeBucket,
     Batch,
@@ -15,9 +17,11 @@ from migrator.domain.plan import (
     TransferCost,
     TreeUsage,
 )
+from migrator.domain.schedule import Schedule
+from migrator.domain.schedule_facts import BatchFacts, Placed, ScheduleFacts, SubvolumeFacts, TargetPart
 from migrator.domain.site import Capacity
 from migrator.domain.tree import UserTree
-from migrator.domain.units import DAY_S, GIB, TIB, YEAR_S
+from migrator.domain.units import DAY_S, GIB, MIB, TIB, YEAR_S
 
 SAMPLE = Path(__file__).resolve().parent.parent / "plans" / "sample.json"
 CREATED_AT_S = 1_767_225_600.0
@@ -86,6 +90,59 @@ def batch(number: int, usages: tuple[TreeUsage, ...]) -> Batch:
     )
 
 
+BRICKS = 4
+NO_FILES = Placed(size_bytes=(0,) * BRICKS, files=(0,) * BRICKS)
+
+
+def spread(one: Batch) -> Placed:
+    """A batch as Gluster spreads it: evenly."""
+    return Placed(size_bytes=(one.size_bytes // BRICKS,) * BRICKS, files=(one.files // BRICKS,) * BRICKS)
+
+
+def schedule(batches: tuple[Batch, ...]) -> Schedule:
+    """Two servers with two bricks each; what is cleared is added to the target."""
+    size_bytes = 6 * TIB
+    used_bytes = sum(one.size_bytes for one in batches) // BRICKS
+    facts = ScheduleFacts(
+        subvolumes=tuple(
+            SubvolumeFacts(
+                number=number + 1,
+                bricks=(f"gl{number // 2 + 1}:/data/brick{number % 2 + 1}",),
+                hosts=(f"gl{number // 2 + 1}",),
+                total_bytes=size_bytes,
+                free_bytes=size_bytes - used_bytes,
+                free_inodes=500_000_000,
+                added_bytes=size_bytes,
+            )
+            for number in range(BRICKS)
+        ),
+        batches=tuple(
+            BatchFacts(
+                number=one.number,
+                placed=spread(one),
+                target_bytes=one.size_bytes,
+                target_inodes=one.files + one.directories,
+                copy_days=one.forecast_s / DAY_S,
+            )
+            for one in batches
+        ),
+        kept=(),
+        outside=NO_FILES,
+        target=(TargetPart(total_bytes=500 * TIB, free_bytes=480 * TIB),),
+        target_inodes_free=None,
+        max_fill=0.9,
+        reserve_bytes=0,
+        growth_bytes_per_day=20.0 * GIB,
+        retain_days=30.0,
+        trash_keep_days=14.0,
+        purge_days_per_file=1.0 / (1000 * DAY_S),
+        drain_days_per_byte=1.0 / (50 * MIB * DAY_S),
+        drain_days_per_file=0.014 / DAY_S,
+        handover_days=1.0,
+    )
+    return make_schedule(facts, assumptions=assumptions(facts, COST, {}))
+
+
 def sample_plan() -> Plan:
     """Three users in two batches, heaviest first."""
     batches = (batch(1, RANKING[:1]), batch(2, RANKING[1:]))
@@ -138,6 +195,7 @@ def sample_plan() -> Plan:
                 ),
             ),
         ),
+        schedule=schedule(batches),
     )
 
 

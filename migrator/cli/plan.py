@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING
 import click
 
 from migrator import bootstrap
+from migrator.bootstrap.scheduling import look_for_schedule
 from migrator.cli.context import open_site, run_to_end, verb
 from migrator.cli.invocation import Invocation
 from migrator.cli.options import SIZE_NOT_ZERO
 from migrator.cli.present import present
 from migrator.config.site import Site
+from migrator.decide.schedule_facts import storage_parts
 from migrator.domain.errors import ExitCode
 from migrator.domain.paths import show
 from migrator.domain.plan import Order
@@ -63,6 +65,9 @@ def plan_command(
         known = ledger.site.read()
         quotas, catalogs = run_to_end(_gathered(source, wiring), when_interrupted="run the command again")
         storage = run_to_end(look_at_storage(wiring.storage_targets()), when_interrupted="run the command again")
+        scheduling = run_to_end(
+            look_for_schedule(source, kind=site.source.kind), when_interrupted="run the command again"
+        )
         atime_problem = run_to_end(wiring.atime_problem(source), when_interrupted="run the command again")
         result = make_plan(
             request,
@@ -75,6 +80,7 @@ def plan_command(
             capacity=storage.room(target.capacity()),
             clock=wiring.clock,
             reaping=PlanReaping(lists=wiring.reap_lists(), atime_problem=atime_problem),
+            scheduling=scheduling and replace(scheduling, storage_targets=storage_parts(storage.seen)),
         )
     present(invocation, result, _as_document)
     if not invocation.as_json:

@@ -338,14 +338,13 @@ SECTIONS: tuple[Section, ...] = (
     *BRICK_SECTIONS,
     Section(
         name="capacity",
-        description="The room on the target over the weeks.",
+        description="The room on both sides over the weeks, for the conversion schedule of `plan` (docs/schedule.md).",
         keys=(
             Key(
                 name="max_fill",
                 form=Form.SHARE,
                 default="0.9",
-                effective=False,
-                description="How full the target may become.",
+                description="How full the target and the bricks may become in the schedule.",
             ),
             Key(
                 name="growth",
@@ -353,8 +352,7 @@ SECTIONS: tuple[Section, ...] = (
                 minimum=0,
                 default='"0B/d"',
                 field="growth_bytes_per_day",
-                effective=False,
-                description="What users add meanwhile.",
+                description="What all users together add meanwhile, on whichever side they work.",
             ),
         ),
     ),

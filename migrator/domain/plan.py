@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from migrator.domain.reap import PlanReap
+from migrator.domain.schedule import Schedule
 from migrator.domain.site import Capacity
 from migrator.domain.states import ChunkKind
 from migrator.domain.tree import UserTree
@@ -139,7 +140,9 @@ class EmptyingCurve:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """The whole plan of a migration, as written to `plans/NAME.json`. `reap` is None where no rule reaps or lists."""
+    """The whole plan of a migration, as written to `plans/NAME.json`. `reap` is None where no rule reaps or lists,
+    `schedule` where the source has no bricks.
+    """
 
     name: str
     site: str
@@ -162,6 +165,7 @@ class Plan:
     problems: tuple[str, ...]
     emptying: tuple[EmptyingCurve, ...]
     reap: PlanReap | None = None
+    schedule: Schedule | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

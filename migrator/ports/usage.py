@@ -11,6 +11,7 @@ from migrator.decide.surprises import Finding, SymlinkRow
 from migrator.domain.plan import TreeUsage
 from migrator.domain.reap import TreeRule
 from migrator.domain.scan import CatalogRecord
+from migrator.domain.schedule_facts import TreeOnBrick
 from migrator.domain.site import TargetCapabilities
 from migrator.domain.states import PassKind
 from migrator.ports.reap import ReapSelection
@@ -52,6 +53,9 @@ class CatalogQueries(Protocol):
         by its own policy (`security.selinux` and others), which are counted only where the target keeps no attributes
         of that namespace at all.
         """
+
+    def brick_uses(self) -> Sequence[TreeOnBrick]:
+        """What every user tree has on every brick, and what lies outside all of them."""
 
     def listings(self, batches: Sequence[Sequence[bytes]]) -> Iterator[Listing]:
         """All paths of the trees of the batches (numbered from 1), for packing. The trees' roots are left out.

@@ -12,6 +12,7 @@ from migrator.decide.movable import settled_trees
 from migrator.decide.ordering import emptying_curves
 from migrator.decide.packing import ChunkLimits, PackedChunk, pack
 from migrator.decide.ranking import rank
+from migrator.decide.schedule_words import schedule_problem
 from migrator.decide.site_guards import capacity_problems
 from migrator.decide.surprises import (
     finding_surprises,
@@ -27,6 +28,7 @@ from migrator.domain.paths import RSYNC_PATH_LIMIT_BYTES, show
 from migrator.domain.plan import Batch, Order, Plan, Surprise, TransferCost, TreeUsage
 from migrator.domain.reap import PlanReap
 from migrator.domain.scan import CatalogRecord
+from migrator.domain.schedule import Schedule
 from migrator.domain.site import Capacity, Need, TargetCapabilities
 from migrator.domain.units import format_size, several
 from migrator.ports.clock import Clock
@@ -34,6 +36,7 @@ from migrator.ports.ledger import Ledger, SiteRecord
 from migrator.ports.plans import NewPlans
 from migrator.ports.usage import CatalogQueries, CatalogReader, ChunkListWriter, Usages, WrittenList
 from migrator.stages.plan_reaping import PlanReaping, reap_for_plan
+from migrator.stages.plan_schedule import Planned, PlanScheduling, schedule_for_plan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,13 +73,14 @@ def make_plan(
     capacity: Capacity,
     clock: Clock,
     reaping: PlanReaping | None = None,
+    scheduling: PlanScheduling | None = None,
 ) -> PlanResult:
     """Make a plan, write its chunk lists and its document, and record it.
 
     `quotas` are the source's limits, `capacity` is the target's room now. A plan is written also where the target has
     not the room for all batches, or not even for the first: planning is how that is found out, and room comes as the
     migration goes on. Such batches have `fits` False and are named in `problems`; it is `run` that refuses them.
-    Without `reaping` the rules of [reap] count for nothing. Trees whose users work on the target are left out.
+    Without `reaping` the rules of [reap] count for nothing, without `scheduling` there is no conversion schedule. Trees whose users work on the target are left out.
 
     Raises UsageError where there is no site, no scan, no user tree, or the name is taken; Refused where the catalog is
     half written or another site's, and where the target does not tell its inodes and nobody else did.
@@ -100,6 +104,7 @@ def make_plan(
             arrived=ledger.passes.arrived(before_plan=name),
             now_s=clock.now_s(),
             reaping=reaping,
+            scheduling=scheduling,
             moved=moved,
         )
         plan = maker.make(name, queries, lists, ledger, quotas)
@@ -190,6 +195,7 @@ class _Maker:
     arrived: Mapping[bytes, Need]
     now_s: float
     reaping: PlanReaping | None
+    scheduling: PlanScheduling | None
     moved: frozenset[bytes]
 
     def make(
@@ -209,6 +215,7 @@ class _Maker:
         surprises = self._surprises(queries, usages, spans, parts, quotas)
         reap = self._reap(name, queries, ranking, cost)
         batches, problems = self._write_batches(name, queries, lists, parts, cost)
+        schedule = self._schedule(queries, ledger, ranking=ranking, batches=batches, cost=cost, reap=reap)
         return Plan(
             name=name,
             site=self.record.name,
@@ -228,9 +235,10 @@ class _Maker:
             cost=cost,
             forecast_s=sum(batch.forecast_s for batch in batches),
             target=self.capacity,
-            problems=(*self._catalog_problems(catalog, ledger), *problems),
+            problems=(*self._catalog_problems(catalog, ledger), *problems, *_schedule_problems(schedule)),
             emptying=emptying_curves(ranking, cost),
             reap=reap,
+            schedule=schedule,
         )
 
     def _reap(
@@ -240,6 +248,30 @@ class _Maker:
             return None
         trees = {usage.tree.path for usage in ranking}
         return reap_for_plan(name, queries, self.reaping, site=self.site, trees=trees, cost=cost, now_s=self.now_s)
+
+    def _schedule(
+        self,
+        queries: CatalogQueries,
+        ledger: Ledger,
+        *,
+        ranking: Sequence[TreeUsage],
+        batches: Sequence[Batch],
+        cost: TransferCost,
+        reap: PlanReap | None,
+    ) -> Schedule | None:
+        if self.scheduling is None:
+            return None
+        planned = Planned(
+            ranking=ranking,
+            batches=batches,
+            cost=cost,
+            reap=reap,
+            arrived=self.arrived,
+            settled={tree: record for tree in self.moved if (record := ledger.cutovers.latest(tree)) is not None},
+            capacity=self.capacity,
+            now_s=self.now_s,
+        )
+        return schedule_for_plan(queries, self.scheduling, planned, site=self.site)
 
     def _batch_limits(self) -> BatchLimits:
         limits = self.site.batch
@@ -339,6 +371,11 @@ class _Maker:
             yield f"a newer scan ({newer.name}) is not finished; this plan rests on {catalog.name}"
         if self.record.capabilities is None:
             yield "what the target keeps of a file is not known yet, so losses are not listed: run `migrator doctor`"
+
+
+def _schedule_problems(schedule: Schedule | None) -> tuple[str, ...]:
+    problem = None if schedule is None else schedule_problem(schedule)
+    return () if problem is None else (problem,)
 
 
 def _bytes_once(ranking: Sequence[TreeUsage], spans: Sequence[LinkSpan]) -> int:

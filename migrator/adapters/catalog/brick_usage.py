@@ -10,7 +10,7 @@ from migrator.domain.brick_list import BrickUse
 
 # All names of a hard-linked file lie on one brick, and count once there: to the first user in order of his tree. Directories
 # lie on every brick, and are none's.
-_USES = """
+BRICK_USES = """
     WITH counted AS (
         SELECT brick, tree, 1 AS names, bytes, blocks FROM entries
         WHERE type <> 'directory' AND link_group IS NULL
@@ -24,6 +24,7 @@ _USES = """
     SELECT brick, tree, sum(names)::BIGINT, sum(bytes)::BIGINT, (sum(blocks) * 512)::BIGINT
     FROM counted GROUP BY brick, tree
 """
+"""Rows of brick, tree, names, bytes and allocated bytes."""
 
 
 class BrickUsageFiles:
@@ -39,7 +40,7 @@ class BrickUsageFiles:
         users = {tree.path: tree.user for tree in closed.record.trees}
         with connect(temp_dir=self._temp_dir) as connection:
             create_entries(connection, closed.part_files)
-            rows = connection.execute(_USES).fetchall()
+            rows = connection.execute(BRICK_USES).fetchall()
         # A user can have several trees.
         sums: dict[str | None, dict[str | None, list[int]]] = {walk.brick: {} for walk in closed.record.bricks}
         for brick, tree, files, size_bytes, allocated_bytes in rows:

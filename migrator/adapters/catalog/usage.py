@@ -7,6 +7,7 @@ from pathlib import Path
 import duckdb
 
 from migrator.adapters.catalog import usage_sql
+from migrator.adapters.catalog.brick_usage import BRICK_USES
 from migrator.adapters.catalog.database import connect
 from migrator.adapters.catalog.listings import ROWS_AT_ONCE, create_entries, listed
 from migrator.adapters.catalog.reader import ClosedCatalog, open_closed
@@ -19,6 +20,7 @@ from migrator.domain.paths import parent
 from migrator.domain.plan import AgeBucket, SurpriseKind, TreeUsage
 from migrator.domain.reap import TreeRule
 from migrator.domain.scan import CatalogRecord
+from migrator.domain.schedule_facts import TreeOnBrick
 from migrator.domain.site import TargetCapabilities
 from migrator.domain.tree import UserTree
 from migrator.domain.units import DAY_S, MIB, NS_PER_S
@@ -141,6 +143,19 @@ class UsageQueries:
             )
             for kind, tree, count, size_bytes, examples in self._all(query, {**parameters, "examples": MAX_EXAMPLES})
         )
+
+    def brick_uses(self) -> Sequence[TreeOnBrick]:
+        """By brick and tree, in order."""
+        found = (
+            TreeOnBrick(
+                brick=None if brick is None else str(brick),
+                tree=_path_or_none(tree),
+                files=_int(names),
+                allocated_bytes=_int(allocated_bytes),
+            )
+            for brick, tree, names, _, allocated_bytes in self._all(BRICK_USES)
+        )
+        return sorted(found, key=lambda use: (use.brick or "", use.tree or b""))
 
     def listings(self, batches: Sequence[Sequence[bytes]]) -> Iterator[Listing]:
         """All paths of the trees of the batches, for packing: sorted by DuckDB, streamed."""

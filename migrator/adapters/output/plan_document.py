@@ -16,6 +16,7 @@ from migrator.adapters.output.document import (
     wide,
 )
 from migrator.adapters.output.reap_document import plan_reap_blocks
+from migrator.adapters.output.schedule_document import schedule_blocks
 from migrator.adapters.output.wording import NONE, percent, when, yes
 from migrator.domain.paths import show
 from migrator.domain.plan import AgeBucket, Batch, EmptyingCurve, Plan, Surprise, SurpriseKind, TreeUsage
@@ -48,6 +49,8 @@ def _sections(plan: Plan, ranking_rows: int, age_rows: int) -> Iterator[Section]
         yield Section(title="What will surprise", blocks=(surprise_kinds(plan.surprises),))
     if plan.emptying:
         yield Section(title="How each order would empty the source", blocks=(emptying_table(plan.emptying),))
+    if plan.schedule is not None:
+        yield Section(title="When bricks can be cleared", blocks=tuple(schedule_blocks(plan.schedule)))
 
 
 def _overview(plan: Plan) -> Iterator[Block]:

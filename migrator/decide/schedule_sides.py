@@ -1,0 +1,223 @@
+"""How full the two file systems are while a schedule is played through.
+
+Gluster places files by their names, each subvolume a share by its size, and a drain spreads what it moves the same way. So
+what a subvolume holds depends only on which others are drained, and on no history: what lay on it from the beginning,
+and its share of everything that lay on drained ones or was added since.
+"""
+
+from collections.abc import Sequence
+from itertools import starmap
+
+from migrator.domain.schedule_facts import Placed, ScheduleFacts, SubvolumeFacts
+
+_TOLERANCE = 1e-9
+"""Of sums of floating-point numbers, relative to what they are compared with."""
+
+
+def within(amount: float, limit: float) -> bool:
+    """Whether an amount keeps a limit, but for rounding."""
+    return amount <= limit + _TOLERANCE * max(abs(amount), abs(limit))
+
+
+class Amount:
+    """Bytes, or files, on the source: where they were first, and what was added since."""
+
+    def __init__(self, subvolumes: int, growth_share: float) -> None:
+        self._base = [0.0] * subvolumes
+        self._unplaced = 0.0
+        self._growth_share = growth_share
+        self._settled = 0.0
+        self._live = 0.0
+
+    def add(self, placed: Sequence[int], unplaced: int, *, live: bool) -> None:
+        """What lies there in the beginning; `live`: it grows."""
+        for place, amount in enumerate(placed):
+            self._base[place] += amount
+        self._unplaced += unplaced
+        if live:
+            self._live += (sum(placed) + unplaced) * self._growth_share
+
+    def settle(self, whole: float, day: float) -> None:
+        """What was `whole` in the beginning grows no more from this day on."""
+        growth = whole * self._growth_share
+        self._live -= growth
+        self._settled += growth * day
+
+    def remove(self, placed: Sequence[int], unplaced: int, *, grown_until_day: float) -> None:
+        """Take away what grew until that day."""
+        for place, amount in enumerate(placed):
+            self._base[place] -= amount
+        self._unplaced -= unplaced
+        self._settled -= (sum(placed) + unplaced) * self._growth_share * grown_until_day
+
+    def on(self, place: int, share: float, spread: Sequence[int], day: float) -> float:
+        """On one subvolume, which takes `share` of what is `spread` from others and of what was added."""
+        moved = sum(self._base[other] for other in spread) + self._unplaced
+        return self._base[place] + (moved + self._settled + self._live * day) * share
+
+    def rate(self, share: float) -> float:
+        """What is added in a day to a subvolume that takes this share."""
+        return self._live * share
+
+
+class SourceSide:
+    """The subvolumes. One that is being drained counts as gone for the others: room is kept for all that it moves."""
+
+    def __init__(self, facts: ScheduleFacts) -> None:
+        self._facts = facts.subvolumes
+        self._max_fill = facts.max_fill
+        count = len(self._facts)
+        self.bytes = Amount(count, facts.growth_share)
+        self.files = Amount(count, facts.growth_share)
+        for batch in facts.batches:
+            self._add(batch.placed, live=True)
+        for placed in (*(kept.placed for kept in facts.kept), facts.outside):
+            self._add(placed, live=False)
+        self.active = list(range(count))
+        self._gone: list[int] = []
+        # What the file system takes for itself, and what was written since the scan, is not moved by a drain.
+        content = [self.content(place, 0.0) for place in range(count)]
+        self._overhead = [
+            max(one.total_bytes - one.free_bytes - held, 0.0) for one, held in zip(self._facts, content, strict=True)
+        ]
+        self._most_files = [
+            None if one.free_inodes is None else one.free_inodes + self._on(self.files, place, 0.0)
+            for place, one in enumerate(self._facts)
+        ]
+        # One that is too full already cannot be said to become so: until it has emptied, it is held to its size.
+        self._above = {place for place in self.active if not within(content[place], self._limit(place))}
+
+    def _add(self, placed: Placed, *, live: bool) -> None:
+        self.bytes.add(placed.size_bytes, placed.unplaced_bytes, live=live)
+        self.files.add(placed.files, placed.unplaced_files, live=live)
+
+    def settle(self, placed: Placed, day: float) -> None:
+        """Its users work on the target from now on."""
+        self.bytes.settle(placed.all_bytes, day)
+        self.files.settle(placed.all_files, day)
+
+    def remove(self, placed: Placed, *, grown_until_day: float) -> None:
+        """It was purged."""
+        self.bytes.remove(placed.size_bytes, placed.unplaced_bytes, grown_until_day=grown_until_day)
+        self.files.remove(placed.files, placed.unplaced_files, grown_until_day=grown_until_day)
+
+    def _weight(self, active: Sequence[int], place: int) -> float:
+        return max(self._facts[place].total_bytes, 1) / sum(max(self._facts[other].total_bytes, 1) for other in active)
+
+    def _on(self, amount: Amount, place: int, day: float) -> float:
+        return amount.on(place, self._weight(self.active, place), self._gone, day)
+
+    def content(self, place: int, day: float) -> float:
+        """Bytes of files on an active subvolume, with what a drain under way brings it."""
+        return self._on(self.bytes, place, day)
+
+    def leaving(self, place: int, day: float) -> tuple[float, float]:
+        """Bytes and files that a drain of it has to move if it holds nothing that was added after this day."""
+        rest = [other for other in self._gone if other != place]
+        active = [*self.active, place] if place not in self.active else self.active
+        weight = self._weight(active, place)
+        return self.bytes.on(place, weight, rest, day), self.files.on(place, weight, rest, day)
+
+    def _limit(self, place: int) -> float:
+        return self._facts[place].total_bytes * self._max_fill - self._overhead[place]
+
+    def takes_out(self, place: int) -> None:
+        """Its drain begins: others take what is added, and have room for what it holds."""
+        self.active.remove(place)
+        self._gone.append(place)
+
+    def room_without(self, place: int, day: float) -> bool:
+        """Whether all others would keep their limits on that day if this one was drained."""
+        self.takes_out(place)
+        kept = all(
+            within(self.content(other, day), self._limit(other)) and self._files_fit(other, day)
+            for other in self.active
+        )
+        self._gone.pop()
+        self.active.append(place)
+        self.active.sort()
+        return kept
+
+    def _files_fit(self, place: int, day: float) -> bool:
+        most = self._most_files[place]
+        return most is None or within(self._on(self.files, place, day), most)
+
+    def note_emptied(self, day: float) -> None:
+        """Whoever has come below its limit is held to it from now on."""
+        self._above = {place for place in self._above if not within(self.content(place, day), self._limit(place))}
+
+    def limit(self, place: int) -> float:
+        """What it may hold of files now."""
+        if place in self._above:
+            return self._facts[place].total_bytes - self._overhead[place]
+        return self._limit(place)
+
+    def overfull(self, day: float) -> tuple[int, float, float] | None:
+        """A subvolume that growth alone brings over a limit by that day, the day on which it does, and the bytes over it
+        in the end; None where all keep theirs.
+        """
+        found = [over for place in self.active if (over := self._over(place, day)) is not None]
+        return min(found, key=lambda one: one[1]) if found else None
+
+    def _over(self, place: int, day: float) -> tuple[int, float, float] | None:
+        share = self._weight(self.active, place)
+        for amount, most in ((self.bytes, self.limit(place)), (self.files, self._most_files[place])):
+            held = self._on(amount, place, day)
+            if most is not None and not within(held, most):
+                rate = amount.rate(share)
+                return (
+                    place,
+                    day - (held - most) / rate if rate > 0 else day,
+                    held - most if amount is self.bytes else 0.0,
+                )
+        return None
+
+    @property
+    def facts(self) -> tuple[SubvolumeFacts, ...]:
+        """The subvolumes."""
+        return self._facts
+
+
+class TargetSide:
+    """The target. Storage targets that are full are passed over by the file system; one that is too full lends nothing."""
+
+    def __init__(self, facts: ScheduleFacts) -> None:
+        self._facts = facts
+        self.room_bytes = sum(starmap(self._room, ((part.total_bytes, part.free_bytes) for part in facts.target)))
+        whole_free = sum(part.free_bytes for part in facts.target)
+        self.room_bytes = min(self.room_bytes, max(whole_free - facts.reserve_bytes, 0))
+        self.room_inodes = facts.target_inodes_free
+        share = facts.growth_share
+        self._bytes = facts.growth_bytes_per_day * facts.trash_keep_days
+        self._inodes = 0.0
+        self.bytes_rate = sum(kept.placed.all_bytes for kept in facts.kept) * share
+        self.inodes_rate = sum(kept.placed.all_files for kept in facts.kept) * share
+
+    def _room(self, total_bytes: int, free_bytes: int) -> float:
+        return max(total_bytes * self._facts.max_fill - (total_bytes - free_bytes), 0.0)
+
+    def join(self, added_bytes: int) -> None:
+        """Bricks that were cleared become storage targets."""
+        self.room_bytes += added_bytes * self._facts.max_fill
+
+    def take(self, batch_bytes: float, batch_inodes: float, bytes_rate: float, inodes_rate: float) -> None:
+        """A batch is copied: from now on its place counts, and it grows."""
+        self._bytes += batch_bytes
+        self._inodes += batch_inodes
+        self.bytes_rate += bytes_rate
+        self.inodes_rate += inodes_rate
+
+    def used_bytes(self, day: float) -> float:
+        """What the migration has brought, with growth and trash."""
+        return self._bytes + self.bytes_rate * day
+
+    def used_inodes(self, day: float) -> float:
+        """As `used_bytes`."""
+        return self._inodes + self.inodes_rate * day
+
+    def lacking(self, day: float, *, with_bytes: float = 0.0, with_inodes: float = 0.0) -> tuple[float, float]:
+        """Bytes and inodes beyond the limits on that day, with so much more; none where it keeps them."""
+        used_bytes, used_inodes = self.used_bytes(day) + with_bytes, self.used_inodes(day) + with_inodes
+        lacks_bytes = 0.0 if within(used_bytes, self.room_bytes) else used_bytes - self.room_bytes
+        inodes_kept = self.room_inodes is None or within(used_inodes, self.room_inodes)
+        return lacks_bytes, 0.0 if inodes_kept else used_inodes - (self.room_inodes or 0)

@@ -1,0 +1,100 @@
+"""What a conversion schedule rests on, and what stops one, in sentences. Pure."""
+
+from collections.abc import Iterator, Mapping
+from typing import assert_never
+
+from migrator.decide.schedule_facts import DRAIN_BYTES_PER_S, DRAIN_S_PER_FILE
+from migrator.domain.plan import TransferCost
+from migrator.domain.reap import ReapAction, ReapedTree
+from migrator.domain.schedule import Obstacle, ObstacleKind, Schedule
+from migrator.domain.schedule_facts import ScheduleFacts
+from migrator.domain.units import MIB, format_size, several
+
+
+def assumptions(facts: ScheduleFacts, cost: TransferCost, reaped: Mapping[bytes, ReapedTree]) -> tuple[str, ...]:
+    """The sentences of a schedule with these facts."""
+    return (*_rates(facts, cost), *_sources(facts, reaped), *_target(facts))
+
+
+def _rates(facts: ScheduleFacts, cost: TransferCost) -> Iterator[str]:
+    yield f"copying: {cost.basis}"
+    yield (
+        f"drains: assumed, {DRAIN_BYTES_PER_S // MIB} MiB/s and {DRAIN_S_PER_FILE * 1000:.0f} ms a file, as in a file system "
+        "that is in use; one at a time, beside the copying"
+    )
+    if facts.growth_bytes_per_day:
+        yield (
+            f"users together add {format_size(facts.growth_bytes_per_day)} a day ([capacity] growth), each in proportion to "
+            "what he has; the trash holds as much as is added in the time that it is kept"
+        )
+    else:
+        yield "users add nothing: [capacity] growth is not set"
+
+
+def _sources(facts: ScheduleFacts, reaped: Mapping[bytes, ReapedTree]) -> Iterator[str]:
+    yield (
+        "users work on the target as soon as their batch is copied; their sources are kept for "
+        f"{_days(facts.retain_days)} ([cutover] retain), then purged"
+    )
+    yield "Gluster spreads what is new, and what a drain moves, over the bricks by their size"
+    full = [
+        one.number for one in facts.subvolumes if one.total_bytes - one.free_bytes > facts.max_fill * one.total_bytes
+    ]
+    if full:
+        yield (
+            f"{several(len(full), 'subvolume is', 'subvolumes are')} fuller than [capacity] max_fill already: nothing is drained "
+            "onto such a one before it has emptied"
+        )
+    outside = facts.outside.all_bytes
+    if outside:
+        yield (
+            f"{format_size(outside)} outside every user tree move from brick to brick with every drain, and have to be taken "
+            "care of before the last is retired"
+        )
+    if any(tree.action is ReapAction.SKIP for tree in reaped.values()):
+        yield "skipped files are released before their users are purged (`migrator reap release`)"
+    if any(tree.action is ReapAction.ARCHIVE for tree in reaped.values()):
+        yield "archives take as much room as the files in them: how well they compress is not known"
+
+
+def _target(facts: ScheduleFacts) -> Iterator[str]:
+    yield (
+        f"cleared bricks are room of the target {_days(facts.handover_days)} after they are cleared"
+        if facts.bricks_join
+        else "cleared bricks are not given to the target"
+    )
+    if len(facts.target) == 1:
+        yield "the target is counted as one: the room of its single storage targets is not known"
+    if facts.target_inodes_free is None:
+        yield "how many files the target can take is not known, and limits nothing here"
+
+
+def _days(days: float) -> str:
+    return "1 day" if days == 1 else f"{days:g} days"
+
+
+def obstacle_words(obstacle: Obstacle) -> str:
+    """What stops a schedule."""
+    day = f"on day {obstacle.day:.0f}"
+    match obstacle.kind:
+        case ObstacleKind.TARGET_BYTES:
+            return f"{day} batch {obstacle.batch} lacks {format_size(obstacle.lacking_bytes)} on the target, and nothing frees room there any more"
+        case ObstacleKind.TARGET_INODES:
+            return f"{day} batch {obstacle.batch} lacks {several(obstacle.lacking_inodes, 'inode')} on the target"
+        case ObstacleKind.TARGET_GROWTH:
+            return f"{day} what moved users add begins to fill the target beyond [capacity] max_fill"
+        case ObstacleKind.SOURCE_GROWTH:
+            return f"{day} what users add begins to fill subvolume {obstacle.subvolume} beyond [capacity] max_fill"
+        case ObstacleKind.SOURCE_ROOM:
+            return f"{day} subvolume {obstacle.subvolume} cannot be drained: what stays on the source does not fit on the others"
+        case ObstacleKind.COPY_TOO_SLOW:
+            return f"users of batch {obstacle.batch} add faster than they are copied"
+        case _:
+            assert_never(obstacle.kind)
+
+
+def schedule_problem(schedule: Schedule) -> str | None:
+    """What speaks against relying on the plan; None where its own order comes to its end, or nothing is known of it."""
+    if not schedule.orders or schedule.orders[0].outcome.obstacle is None:
+        return None
+    return f"the bricks cannot be converted by this plan: {obstacle_words(schedule.orders[0].outcome.obstacle)}"

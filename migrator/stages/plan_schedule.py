@@ -1,0 +1,112 @@
+"""The conversion schedule of a plan: what is known of the bricks, of the users and of the target, brought together."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from migrator.config.site import Site
+from migrator.decide.forecast import copy_s
+from migrator.decide.schedule import make_schedule
+from migrator.decide.schedule_facts import (
+    DRAIN_BYTES_PER_S,
+    DRAIN_S_PER_FILE,
+    HANDOVER_DAYS,
+    NoSchedule,
+    Placement,
+    batch_facts,
+    kept_facts,
+    volume_facts,
+)
+from migrator.decide.schedule_words import assumptions
+from migrator.domain.cutover import CutoverRecord
+from migrator.domain.plan import Batch, TransferCost, TreeUsage
+from migrator.domain.reap import PlanReap, ReapAction, ReapedTree
+from migrator.domain.schedule import Schedule
+from migrator.domain.schedule_facts import ScheduleFacts, TargetPart
+from migrator.domain.site import Capacity, Need
+from migrator.domain.units import DAY_S
+from migrator.ports.usage import CatalogQueries
+from migrator.ports.volume import VolumeOverview
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanScheduling:
+    """What a schedule needs beyond the plan: the volume as it is now, or why that is not known; and the room of single
+    storage targets, where it is known.
+    """
+
+    volume: VolumeOverview | None
+    problem: str = ""
+    storage_targets: tuple[TargetPart, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planned:
+    """The plan so far. `settled` are the newest cutovers of trees whose users work on the target."""
+
+    ranking: Sequence[TreeUsage]
+    batches: Sequence[Batch]
+    cost: TransferCost
+    reap: PlanReap | None
+    arrived: Mapping[bytes, Need]
+    settled: Mapping[bytes, CutoverRecord]
+    capacity: Capacity
+    now_s: float
+
+
+def schedule_for_plan(queries: CatalogQueries, scheduling: PlanScheduling, planned: Planned, *, site: Site) -> Schedule:
+    """The schedule, or a sentence why there is none."""
+    try:
+        return _schedule(queries, scheduling, planned, site)
+    except NoSchedule as reason:
+        return Schedule(problem=str(reason))
+
+
+def _schedule(queries: CatalogQueries, scheduling: PlanScheduling, planned: Planned, site: Site) -> Schedule:
+    if not queries.record.bricks:
+        raise NoSchedule(
+            f"catalog {queries.record.name} was scanned through the mount, which does not tell who uses which brick: "
+            "run `migrator scan --via bricks`, and plan again"
+        )
+    if scheduling.volume is None:
+        raise NoSchedule(f"the bricks of the volume are not known: {scheduling.problem}")
+    sets = volume_facts(scheduling.volume.state, scheduling.volume.rooms)
+    placement = Placement(sets, queries.brick_uses())
+    reaped = {tree.tree.path: tree for tree in (planned.reap.trees if planned.reap else ())}
+    whole = TargetPart(total_bytes=planned.capacity.total_bytes, free_bytes=planned.capacity.free_bytes)
+    inodes = planned.capacity.free_inodes
+    usages = {usage.tree.path: usage for usage in planned.ranking}
+    facts = ScheduleFacts(
+        subvolumes=sets,
+        batches=tuple(
+            batch_facts(
+                batch,
+                usages,
+                placement,
+                arrived=planned.arrived,
+                reaped=reaped,
+                archived_s=_archived_s(batch, reaped, planned.cost),
+            )
+            for batch in planned.batches
+        ),
+        kept=kept_facts(planned.settled, placement, now_s=planned.now_s, retain_s=site.cutover.retain_s),
+        outside=placement.of([None]),
+        target=scheduling.storage_targets or (whole,),
+        target_inodes_free=site.target.inodes_free if inodes is None else inodes,
+        max_fill=site.capacity.max_fill,
+        reserve_bytes=site.transfer.reserve_bytes,
+        growth_bytes_per_day=site.capacity.growth_bytes_per_day,
+        retain_days=site.cutover.retain_s / DAY_S,
+        trash_keep_days=site.transfer.trash_keep_s / DAY_S,
+        purge_days_per_file=1.0 / (site.cutover.purge_rate * DAY_S),
+        drain_days_per_byte=1.0 / (DRAIN_BYTES_PER_S * DAY_S),
+        drain_days_per_file=DRAIN_S_PER_FILE / DAY_S,
+        handover_days=HANDOVER_DAYS,
+    )
+    return make_schedule(facts, assumptions=assumptions(facts, planned.cost, reaped))
+
+
+def _archived_s(batch: Batch, reaped: Mapping[bytes, ReapedTree], cost: TransferCost) -> float:
+    """What is archived is read as well; the forecast of a batch is of what is copied."""
+    found = [reaped[tree.path] for tree in batch.trees if tree.path in reaped]
+    archived = [tree for tree in found if tree.action is ReapAction.ARCHIVE]
+    return copy_s(sum(tree.files for tree in archived), sum(tree.size_bytes for tree in archived), cost)
