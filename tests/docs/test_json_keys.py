@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from migrator.domain import brick_list, report
+from migrator.domain import brick_list, report, schedule
 from migrator.domain.announcing import Announcement, AnnounceSummary
 from migrator.domain.archives import LeftOut, NotRestored, Restored, TreeArchived
 from migrator.domain.backup import BackupTold
@@ -52,6 +52,15 @@ TYPES = [
     CatalogRecord,
     BrickWalk,
     ScanTimes,
+    schedule.Schedule,
+    schedule.OrderSchedule,
+    schedule.Outcome,
+    schedule.BatchStep,
+    schedule.SubvolumeStep,
+    schedule.HostStep,
+    schedule.Obstacle,
+    schedule.WhatIf,
+    schedule.Remedies,
     brick_list.BrickListing,
     brick_list.BrickFacts,
     brick_list.BrickRoom,
