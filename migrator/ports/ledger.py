@@ -29,6 +29,7 @@ from migrator.domain.transfer import (
 )
 from migrator.domain.tree import UserTree
 from migrator.domain.verification import VerificationRecord
+from migrator.ports.additions import AdditionRecords
 from migrator.ports.archives import ArchiveRecords
 from migrator.ports.drains import DrainRecords
 from migrator.ports.hooks import HookRecords
@@ -458,6 +459,9 @@ class Ledger(Protocol):
 
     @property
     def drains(self) -> DrainRecords: ...
+
+    @property
+    def additions(self) -> AdditionRecords: ...
 
     @property
     def target_backups(self) -> BackupRecords: ...

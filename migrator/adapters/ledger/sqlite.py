@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from migrator.adapters.ledger import tables
+from migrator.adapters.ledger.additions import SqliteAdditions
 from migrator.adapters.ledger.archives import SqliteArchives
 from migrator.adapters.ledger.arrivals import SqliteArrivals
 from migrator.adapters.ledger.attempts import SqliteAttempts
@@ -52,6 +53,7 @@ class SqliteLedger:
         self.hooks = SqliteHooks(database)
         self.cutovers = SqliteCutovers(database)
         self.drains = SqliteDrains(database)
+        self.additions = SqliteAdditions(database)
         self.archives = SqliteArchives(database)
         self.releases = SqliteReleases(database)
         self.target_backups = SqliteTargetBackups(database)

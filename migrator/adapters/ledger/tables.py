@@ -515,3 +515,55 @@ drain_samples = Table(
     _required("runtime_s", Float),
     sqlite_with_rowid=False,
 )
+
+# One row an attempt; `bricks`, `times` and `room_before` are JSON, as they are read as a whole.
+additions = Table(
+    "additions",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    _required("side", PlainText),
+    _required("volume", PlainText),
+    _required("volume_id", PlainText),
+    _required("bricks", PlainText),
+    Column("instead_of", PlainText),
+    _required("attempt", Integer),
+    _required("state", PlainText),
+    _required("times", PlainText),
+    _required("failure", PlainText),
+    Column("task_id", PlainText),
+    Column("task_before", PlainText),
+    Column("room_before", PlainText),
+    Column("size_bytes", Integer),
+    Index("ix_additions_volume_id", "volume_id"),
+)
+
+addition_steps = Table(
+    "addition_steps",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("addition_id", Integer, ForeignKey("additions.id"), nullable=False),
+    _required("step", PlainText),
+    _required("intended_at_s", Float),
+    Column("ended_at_s", Float),
+    Column("result", PlainText),
+    _required("message", PlainText),
+    Index("ix_addition_steps_addition_id", "addition_id"),
+)
+
+# As those of drains.
+addition_samples = Table(
+    "addition_samples",
+    metadata,
+    Column("addition_id", Integer, ForeignKey("additions.id"), primary_key=True),
+    Column("at_s", Float, primary_key=True),
+    Column("task_id", PlainText, primary_key=True),
+    Column("host", PlainText, primary_key=True),
+    _required("files", Integer),
+    _required("size_bytes", Integer),
+    _required("lookups", Integer),
+    _required("failures", Integer),
+    _required("skipped", Integer),
+    _required("status", PlainText),
+    _required("runtime_s", Float),
+    sqlite_with_rowid=False,
+)

@@ -485,3 +485,52 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("drain_id", "at_s", "task_id", "host", name=op.f("pk_drain_samples")),
         sqlite_with_rowid=False,
     )
+    op.create_table(
+        "additions",
+        sa.Column("id", sa.Integer(), nullable=False),
+        sa.Column("side", sa.Text(), nullable=False),
+        sa.Column("volume", sa.Text(), nullable=False),
+        sa.Column("volume_id", sa.Text(), nullable=False),
+        sa.Column("bricks", sa.Text(), nullable=False),
+        sa.Column("instead_of", sa.Text(), nullable=True),
+        sa.Column("attempt", sa.Integer(), nullable=False),
+        sa.Column("state", sa.Text(), nullable=False),
+        sa.Column("times", sa.Text(), nullable=False),
+        sa.Column("failure", sa.Text(), nullable=False),
+        sa.Column("task_id", sa.Text(), nullable=True),
+        sa.Column("task_before", sa.Text(), nullable=True),
+        sa.Column("room_before", sa.Text(), nullable=True),
+        sa.Column("size_bytes", sa.Integer(), nullable=True),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_additions")),
+    )
+    op.create_index("ix_additions_volume_id", "additions", ["volume_id"], unique=False)
+    op.create_table(
+        "addition_steps",
+        sa.Column("id", sa.Integer(), nullable=False),
+        sa.Column("addition_id", sa.Integer(), nullable=False),
+        sa.Column("step", sa.Text(), nullable=False),
+        sa.Column("intended_at_s", sa.Float(), nullable=False),
+        sa.Column("ended_at_s", sa.Float(), nullable=True),
+        sa.Column("result", sa.Text(), nullable=True),
+        sa.Column("message", sa.Text(), nullable=False),
+        sa.ForeignKeyConstraint(["addition_id"], ["additions.id"], name=op.f("fk_addition_steps_addition_id")),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_addition_steps")),
+    )
+    op.create_index("ix_addition_steps_addition_id", "addition_steps", ["addition_id"], unique=False)
+    op.create_table(
+        "addition_samples",
+        sa.Column("addition_id", sa.Integer(), nullable=False),
+        sa.Column("at_s", sa.Float(), nullable=False),
+        sa.Column("task_id", sa.Text(), nullable=False),
+        sa.Column("host", sa.Text(), nullable=False),
+        sa.Column("files", sa.Integer(), nullable=False),
+        sa.Column("size_bytes", sa.Integer(), nullable=False),
+        sa.Column("lookups", sa.Integer(), nullable=False),
+        sa.Column("failures", sa.Integer(), nullable=False),
+        sa.Column("skipped", sa.Integer(), nullable=False),
+        sa.Column("status", sa.Text(), nullable=False),
+        sa.Column("runtime_s", sa.Float(), nullable=False),
+        sa.ForeignKeyConstraint(["addition_id"], ["additions.id"], name=op.f("fk_addition_samples_addition_id")),
+        sa.PrimaryKeyConstraint("addition_id", "at_s", "task_id", "host", name=op.f("pk_addition_samples")),
+        sqlite_with_rowid=False,
+    )

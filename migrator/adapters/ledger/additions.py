@@ -1,0 +1,291 @@
+"""Attempts to add bricks, every step of them, and Gluster's counters over time."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from sqlalchemy import Connection, Row, Select, insert, select, update
+
+from migrator.adapters.ledger import tables
+from migrator.adapters.ledger.database import Database
+from migrator.adapters.ledger.transitions import check, expect_one, missing
+from migrator.domain.addition import (
+    ADDITION_TRANSITIONS,
+    NO_NOTES,
+    UNTOUCHED_STATES,
+    AdditionNotes,
+    AdditionRecord,
+    AdditionSide,
+    AdditionState,
+    AdditionStep,
+    AdditionStepRecord,
+    TargetRoom,
+)
+from migrator.domain.addition_seen import Act
+from migrator.domain.cutover import StepResult
+from migrator.domain.drain import DrainSample
+from migrator.domain.errors import LedgerCorrupt
+from migrator.domain.volume_tasks import TaskStatus
+
+_additions, _steps, _samples = tables.additions, tables.addition_steps, tables.addition_samples
+
+
+class SqliteAdditions:
+    """The `AdditionRecords` port."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def plan(
+        self,
+        *,
+        side: AdditionSide,
+        volume: str,
+        volume_id: str,
+        bricks: Sequence[str],
+        instead_of: str | None,
+        at_s: float,
+        anew: bool = False,
+    ) -> AdditionRecord:
+        """A new attempt; one of the same bricks is returned as it is."""
+        with self._database.write() as connection:
+            rows = connection.execute(_of_volume(volume_id)).all()
+            same = [row for row in rows if _is_of(row, bricks, side)]
+            newest = same[-1] if same else None
+            for row in rows:
+                over = AdditionState(row.state) in {AdditionState.SETTLED, *UNTOUCHED_STATES}
+                if not over and row is not newest and not _is_of(row, bricks, side) and _shares(row, bricks):
+                    raise LedgerCorrupt(
+                        f"the addition of {', '.join(json.loads(row.bricks))} has begun already, and has not come to its end",
+                        cause="two programs worked on the same thing, or other bricks were named the first time",
+                        hint="give that command again first",
+                    )
+            if newest is not None and not (anew and AdditionState(newest.state) is AdditionState.SETTLED):
+                given_up = AdditionState(newest.state) in UNTOUCHED_STATES and newest.instead_of != instead_of
+                if not given_up:
+                    return _record(newest)
+            row = connection.execute(
+                insert(_additions)
+                .values(
+                    side=side.value,
+                    volume=volume,
+                    volume_id=volume_id,
+                    bricks=json.dumps(list(bricks)),
+                    instead_of=instead_of,
+                    attempt=1 if newest is None else newest.attempt + 1,
+                    state=AdditionState.PLANNED.value,
+                    times=json.dumps({AdditionState.PLANNED.value: at_s}),
+                    failure="",
+                )
+                .returning(_additions)
+            ).one()
+        return _record(row)
+
+    def intend(self, addition_id: int, act: Act, *, at_s: float, notes: AdditionNotes = NO_NOTES) -> int:
+        """Write down a step before it begins, with its intended state; returns its id."""
+        with self._database.write() as connection:
+            row = _row(connection, addition_id)
+            values = _entering(row, act.intent, at_s) | _noted(row, notes)
+            if act.task_before is not None:
+                values |= {"task_before": act.task_before, "task_id": None}
+            if act.task_id is not None:
+                values["task_id"] = act.task_id
+            if act.intent is AdditionState.HANDING and values.get("room_before", row.room_before) is None:
+                raise LedgerCorrupt(
+                    f"addition {addition_id} cannot be {act.intent.value}: how large the target was is not written down",
+                    hint="this is an error in migrator: report it; nothing was handed over",
+                )
+            if act.reason:
+                values["failure"] = act.reason
+            if values:
+                connection.execute(update(_additions).where(_additions.c.id == addition_id).values(values))
+            connection.execute(
+                update(_steps)
+                .where(_steps.c.addition_id == addition_id, _steps.c.result.is_(None))
+                .values(ended_at_s=at_s, result=StepResult.INTERRUPTED.value)
+            )
+            made = connection.execute(
+                insert(_steps)
+                .values(addition_id=addition_id, step=act.step.value, intended_at_s=at_s, message=act.reason)
+                .returning(_steps.c.id)
+            ).one()
+        return int(made.id)
+
+    def note(self, addition_id: int, notes: AdditionNotes) -> AdditionRecord:
+        """Facts that are to be kept before the step ends."""
+        with self._database.write() as connection:
+            row = _row(connection, addition_id)
+            if values := _noted(row, notes):
+                connection.execute(update(_additions).where(_additions.c.id == addition_id).values(values))
+            return _record(_row(connection, addition_id))
+
+    def finish(
+        self, step_id: int, state: AdditionState, *, at_s: float, notes: AdditionNotes = NO_NOTES, message: str = ""
+    ) -> AdditionRecord:
+        """A step was done, and came to its state. The first end of a step counts."""
+        with self._database.write() as connection:
+            step = _step_row(connection, step_id)
+            row = _row(connection, step.addition_id)
+            if step.result is None:
+                values = _entering(row, state, at_s) | _noted(row, notes)
+                if AdditionStep(step.step) is not AdditionStep.GIVE_UP:
+                    values["failure"] = ""
+                if values:
+                    connection.execute(update(_additions).where(_additions.c.id == row.id).values(values))
+                _end(connection, step, StepResult.DONE, at_s, message)
+                row = _row(connection, step.addition_id)
+        return _record(row)
+
+    def fail(self, step_id: int, reason: str, *, at_s: float) -> AdditionRecord:
+        """A step failed; the state stays that of the intent. The first end of a step counts."""
+        with self._database.write() as connection:
+            step = _step_row(connection, step_id)
+            if step.result is None:
+                done = connection.execute(
+                    update(_additions).where(_additions.c.id == step.addition_id).values(failure=reason)
+                )
+                expect_one(done.rowcount, f"addition {step.addition_id}")
+                _end(connection, step, StepResult.FAILED, at_s, reason)
+            return _record(_row(connection, step.addition_id))
+
+    def read(self, addition_id: int) -> AdditionRecord:
+        """One attempt. Raises LedgerCorrupt where there is none."""
+        with self._database.read() as connection:
+            return _record(_row(connection, addition_id))
+
+    def latest(self, volume_id: str, bricks: Sequence[str], side: AdditionSide) -> AdditionRecord | None:
+        """The newest attempt at just these bricks, in whatever order."""
+        with self._database.read() as connection:
+            rows = connection.execute(_of_volume(volume_id)).all()
+        return next((_record(row) for row in reversed(rows) if _is_of(row, bricks, side)), None)
+
+    def all(self) -> Sequence[AdditionRecord]:
+        """Every attempt, oldest first."""
+        with self._database.read() as connection:
+            rows = connection.execute(select(_additions).order_by(_additions.c.id)).all()
+        return [_record(row) for row in rows]
+
+    def steps(self, addition_id: int) -> Sequence[AdditionStepRecord]:
+        """The steps of an attempt, oldest first."""
+        query = select(_steps).where(_steps.c.addition_id == addition_id).order_by(_steps.c.id)
+        with self._database.read() as connection:
+            rows = connection.execute(query).all()
+        return [_step(row) for row in rows]
+
+    def add_samples(self, addition_id: int, samples: Sequence[DrainSample]) -> None:
+        """Keep counters; those of the same task, time and host replace the ones before."""
+        if not samples:
+            return
+        with self._database.write() as connection:
+            connection.execute(
+                insert(_samples).prefix_with("OR REPLACE"),
+                [{**asdict(sample), "addition_id": addition_id, "status": sample.status.value} for sample in samples],
+            )
+
+    def samples(self, addition_id: int) -> Sequence[DrainSample]:
+        """In order of time, then of host."""
+        query = select(_samples).where(_samples.c.addition_id == addition_id).order_by(_samples.c.at_s, _samples.c.host)
+        with self._database.read() as connection:
+            rows = connection.execute(query).all()
+        return [_sample(row) for row in rows]
+
+
+def _of_volume(volume_id: str) -> Select[Any]:
+    return select(_additions).where(_additions.c.volume_id == volume_id).order_by(_additions.c.id)
+
+
+def _is_of(row: Row[Any], bricks: Sequence[str], side: AdditionSide) -> bool:
+    return bool(row.side == side.value and set(json.loads(row.bricks)) == set(bricks))
+
+
+def _shares(row: Row[Any], bricks: Sequence[str]) -> bool:
+    return bool(set(json.loads(row.bricks)) & set(bricks))
+
+
+def _row(connection: Connection, addition_id: int) -> Row[Any]:
+    row = connection.execute(select(_additions).where(_additions.c.id == addition_id)).one_or_none()
+    if row is None:
+        raise missing(f"addition {addition_id}")
+    return row
+
+
+def _step_row(connection: Connection, step_id: int) -> Row[Any]:
+    row = connection.execute(select(_steps).where(_steps.c.id == step_id)).one_or_none()
+    if row is None:
+        raise missing(f"step {step_id} of an addition")
+    return row
+
+
+def _entering(row: Row[Any], state: AdditionState, at_s: float) -> dict[str, Any]:
+    """What entering a state changes; nothing where it is the state already."""
+    if not check(ADDITION_TRANSITIONS, AdditionState(row.state), state, f"addition {row.id}"):
+        return {}
+    return {"state": state.value, "times": json.dumps({**json.loads(row.times), state.value: at_s})}
+
+
+def _noted(row: Row[Any], notes: AdditionNotes) -> dict[str, Any]:
+    values: dict[str, Any] = {
+        "task_id": notes.task_id,
+        "task_before": notes.task_before,
+        "size_bytes": notes.size_bytes,
+    }
+    if notes.room_before is not None and row.room_before is None:
+        values["room_before"] = json.dumps(asdict(notes.room_before))
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _end(connection: Connection, step: Row[Any], result: StepResult, at_s: float, message: str) -> None:
+    connection.execute(
+        update(_steps)
+        .where(_steps.c.id == step.id)
+        .values(ended_at_s=at_s, result=result.value, message=message or step.message)
+    )
+
+
+def _record(row: Row[Any]) -> AdditionRecord:
+    return AdditionRecord(
+        id=row.id,
+        side=AdditionSide(row.side),
+        volume=row.volume,
+        volume_id=row.volume_id,
+        bricks=tuple(json.loads(row.bricks)),
+        instead_of=row.instead_of,
+        attempt=row.attempt,
+        state=AdditionState(row.state),
+        times={AdditionState(state): float(at_s) for state, at_s in json.loads(row.times).items()},
+        failure=row.failure,
+        notes=AdditionNotes(
+            task_id=row.task_id,
+            task_before=row.task_before,
+            room_before=None if row.room_before is None else TargetRoom(**json.loads(row.room_before)),
+            size_bytes=row.size_bytes,
+        ),
+    )
+
+
+def _step(row: Row[Any]) -> AdditionStepRecord:
+    return AdditionStepRecord(
+        id=row.id,
+        addition_id=row.addition_id,
+        step=AdditionStep(row.step),
+        intended_at_s=row.intended_at_s,
+        ended_at_s=row.ended_at_s,
+        result=None if row.result is None else StepResult(row.result),
+        message=row.message,
+    )
+
+
+def _sample(row: Row[Any]) -> DrainSample:
+    return DrainSample(
+        task_id=row.task_id,
+        at_s=row.at_s,
+        host=row.host,
+        files=row.files,
+        size_bytes=row.size_bytes,
+        lookups=row.lookups,
+        failures=row.failures,
+        skipped=row.skipped,
+        status=TaskStatus(row.status),
+        runtime_s=row.runtime_s,
+    )

@@ -1,0 +1,172 @@
+"""What speaks against adding bricks now: the guards before an addition, as sentences. Pure. What is not known speaks
+against it too.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+
+from migrator.decide.addition_words import host_of, path_of
+from migrator.decide.gluster_faults import known_faults, parse_version
+from migrator.decide.subvolumes import subvolumes
+from migrator.domain.addition import AdditionRecord
+from migrator.domain.addition_seen import AdditionSeen, Wish
+from migrator.domain.brick import VolumeState
+from migrator.domain.units import several
+
+
+def health_problems(record: AdditionRecord, seen: AdditionSeen) -> tuple[str, ...]:
+    """Whether the volume is well, and nothing moves files."""
+    return tuple(_health(record, seen))
+
+
+def before_problems(record: AdditionRecord, seen: AdditionSeen, wish: Wish) -> tuple[str, ...]:
+    """Whether these bricks make whole sets that the volume can take."""
+    if seen.state is None:
+        return ("the state of the volume is not known: see `gluster volume status`",)
+    return (*_sets(record, seen.state), *_foreign(record, seen), *_versions(seen.version, wish))
+
+
+def swap_problems(record: AdditionRecord, seen: AdditionSeen, wish: Wish) -> tuple[str, ...]:  # noqa: ARG001 - as the other
+    """Whether one brick can take the place of another."""
+    if seen.state is None:
+        return ("the state of the volume is not known: see `gluster volume status`",)
+    return (*_swap(record, seen.state), *_foreign(record, seen))
+
+
+def target_problems(record: AdditionRecord, seen: AdditionSeen) -> tuple[str, ...]:
+    """What speaks against giving bricks to the target."""
+    return tuple(_target(record, seen))
+
+
+def _health(record: AdditionRecord, seen: AdditionSeen) -> Iterator[str]:
+    state = seen.state
+    if state is None:
+        return
+    for brick in state.bricks:
+        # Who exchanges a broken disk has a brick that is down.
+        if brick.online is not True and brick.name != record.instead_of:
+            yield f"brick {brick.name} is {'down' if brick.online is False else 'not known to be up'}"
+    if state.peers_down is None:
+        yield "which hosts of the pool are connected is not known: see `gluster pool list`"
+    yield from (f"host {host} is not connected: start its glusterd" for host in state.peers_down or ())
+    if (state.replica_count > 1 or state.disperse_count > 1) and not state.heals:
+        yield "what waits to be healed is not known: see `gluster volume heal VOLUME info summary`"
+    for heal in state.heals or ():
+        if heal.brick == record.instead_of:
+            continue
+        if heal.entries is None or heal.status != "Connected":
+            yield f"what waits to be healed on {heal.brick} is not known ({heal.status})"
+        elif heal.entries and record.instead_of is None:
+            # Of a brick that is exchanged they wait on its copies, and only the new one ends that.
+            yield f"{several(heal.entries, 'entry', 'entries')} wait to be healed on {heal.brick}: wait until they are"
+    for task in seen.tasks or ():
+        if task.unfinished:
+            of = f" of {', '.join(task.bricks)}" if task.bricks else ""
+            yield f"{task.name} ({task.status.value}){of} is not over: wait for its end, commit it or stop it"
+    yield from (f"a drain of {name} has not come to rest: see `migrator brick list`" for name in seen.drains)
+    yield from (
+        f"the addition of {name} has not come to its end: give that command again first" for name in seen.additions
+    )
+
+
+def _sets(record: AdditionRecord, state: VolumeState) -> Iterator[str]:
+    if state.stripe_count > 1 or dict(state.options).get("features.shard") in ("on", "enable", "1", "true", "yes"):
+        yield "the volume is striped or sharded: a rebalance of it has lost data, and this program does not begin one"
+    copies, pieces = max(state.replica_count, 1), max(state.disperse_count, 1)
+    size, count = copies * pieces, len(record.bricks)
+    if count % size:
+        if pieces > 1:
+            yield (
+                f"the volume is dispersed: every file lies in pieces on {pieces} bricks, so a brick by itself holds nothing "
+                f"that can be read; it grows by whole sets of {pieces}, and {count} were named"
+            )
+        else:
+            yield f"the volume keeps {copies} copies: it grows by whole replica sets of {copies} bricks, and {count} were named"
+        return
+    for start in range(0, count, size):
+        members = record.bricks[start : start + size]
+        hosts = Counter(host_of(name) for name in members)
+        for host, number in hosts.items():
+            if size > 1 and number > 1:
+                yield (
+                    f"{number} bricks of one set are on {host}: the set is lost with that host; name the bricks so that those "
+                    f"of a set follow each other and lie on {size} hosts"
+                )
+    yield from _hosts_known(record, state)
+
+
+def _hosts_known(record: AdditionRecord, state: VolumeState) -> Iterator[str]:
+    for name in record.bricks:
+        if not host_of(name) or not path_of(name).startswith("/"):
+            yield f"{name} is no brick: it is HOST:/PATH, as in `gluster volume info`"
+        elif host_of(name) in (state.peers_down or ()):
+            yield f"host {host_of(name)} of the new brick is not connected"
+
+
+def _swap(record: AdditionRecord, state: VolumeState) -> Iterator[str]:
+    old = record.instead_of
+    names = [brick.name for brick in state.bricks]
+    if old not in names:
+        yield f"volume {state.volume} has no brick {old}"
+        return
+    if len(record.bricks) != 1:
+        yield f"{several(len(record.bricks), 'brick')} cannot take the place of one"
+    if old in record.bricks:
+        yield (
+            f"a brick does not take its own place here: mount the new disk elsewhere and name that, or do by hand `gluster "
+            f"volume reset-brick {state.volume} {old} start`, exchange the disk, and `... {old} {old} commit force`"
+        )
+    if state.disperse_count > 1:
+        yield "the volume is dispersed: exchange the brick by hand, this program does not judge whether its set is whole"
+        return
+    if state.replica_count < 2:
+        yield (
+            f"{old} has the only copy of its files: Gluster would exchange it for an empty one. Add the new brick, then drain "
+            f"the old one (`migrator brick drain {old}`)"
+        )
+        return
+    members = next(members for members in subvolumes(state) if old in {brick.name for brick in members})
+    whole = [brick for brick in members if brick.name != old and not brick.arbiter and brick.online]
+    if not whole:
+        yield f"no other copy of {old} is up: there is nothing to fill the new brick from"
+    for name in record.bricks:
+        if any(brick.host == host_of(name) for brick in members if brick.name != old):
+            yield f"another brick of the same set lies on {host_of(name)} already: the set would be lost with that host"
+    yield from _hosts_known(record, state)
+
+
+def _foreign(record: AdditionRecord, seen: AdditionSeen) -> Iterator[str]:
+    if seen.owners is None:
+        yield "which bricks belong to a volume already is not known: see `gluster volume info`"
+    for name in record.bricks:
+        owner = (seen.owners or {}).get(name)
+        if owner is not None and record.instead_of != name:
+            yield f"{name} is a brick of volume {owner}"
+    for name, count in Counter(record.bricks).items():
+        if count > 1:
+            yield f"{name} is named {count} times"
+
+
+def _versions(version: str | None, wish: Wish) -> Iterator[str]:
+    if not wish.rebalance:
+        return
+    if version is None or parse_version(version) is None:
+        yield "the version of GlusterFS is not known, so its faults are not: --no-rebalance moves no file"
+        return
+    for fault in known_faults(version):
+        if fault.stops_drain:
+            yield f"GlusterFS {version}: {fault.fault} ({fault.reference}); {fault.advice}, or give --no-rebalance"
+
+
+def _target(record: AdditionRecord, seen: AdditionSeen) -> Iterator[str]:
+    if record.instead_of is not None:
+        yield "--instead-of is for bricks of the source"
+    yield from _foreign(record, seen)
+    for name in record.bricks:
+        place = (seen.places or {}).get(name)
+        if place is not None and place.served_by:
+            yield f"a brick process serves {name} still (pid {place.served_by[0]})"
+    yield from (f"{name} is being given to the target too: give that command again first" for name in seen.additions)
+    before = record.notes.room_before or seen.target
+    if before is None or (before.total_bytes is None and before.storage_targets is None):
+        yield "how large the target is, is not known: see `migrator doctor`"

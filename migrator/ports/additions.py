@@ -1,0 +1,107 @@
+"""What an addition of bricks asks of the volume and of the ledger. Times in seconds since the epoch."""
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from migrator.domain.addition import (
+    NO_NOTES,
+    AdditionNotes,
+    AdditionRecord,
+    AdditionSide,
+    AdditionState,
+    AdditionStepRecord,
+)
+from migrator.domain.addition_seen import Act
+from migrator.domain.brick import VolumeState
+from migrator.domain.brick_list import BrickRoom
+from migrator.domain.drain import DrainSample
+from migrator.domain.volume_tasks import TaskProgress, VolumeTask
+
+
+class AdditionCommands(Protocol):
+    """What an addition asks glusterd, and has it do. All raise ToolFailed; a change whose answer is lost may have been made."""
+
+    async def state_and_tasks(self) -> tuple[VolumeState, tuple[VolumeTask, ...]]:
+        """The volume with its peers and heals, and every task that is listed."""
+
+    async def rooms(self) -> Mapping[str, BrickRoom]:
+        """By brick name the file system that it lies on."""
+
+    async def owners(self) -> Mapping[str, str]:
+        """By brick name the volume that it belongs to, of every volume of the pool."""
+
+    async def version(self) -> str | None:
+        """That of GlusterFS on the host that answers; None where it does not tell."""
+
+    async def progress(self, task: VolumeTask) -> TaskProgress | None:
+        """The counters of a task that is listed; None where there is none of its kind any more."""
+
+    async def add(self, bricks: Sequence[str]) -> None:
+        """Add bricks, as whole sets. Never by force."""
+
+    async def replace(self, old: str, new: str) -> None:
+        """Put a new brick in the place of one copy of a replica set; it is filled by healing."""
+
+    async def fix_layout(self) -> str:
+        """Begin to put the layout of all directories right; returns the id of the task."""
+
+    async def rebalance(self) -> str:
+        """Begin to even out the bricks; returns the id of the task."""
+
+
+class AdditionRecords(Protocol):
+    """Attempts to add bricks, every step of them, and Gluster's counters over time. Synchronous, short transactions."""
+
+    def plan(
+        self,
+        *,
+        side: AdditionSide,
+        volume: str,
+        volume_id: str,
+        bricks: Sequence[str],
+        instead_of: str | None,
+        at_s: float,
+        anew: bool = False,
+    ) -> AdditionRecord:
+        """A new attempt; nothing is done yet. The newest of the same bricks on the same side is returned as it is, unless it
+        has settled and `anew` says that they were taken out again since.
+
+        Raises LedgerCorrupt where some of the bricks are part of another addition that has begun and not settled.
+        """
+
+    def intend(self, addition_id: int, act: Act, *, at_s: float, notes: AdditionNotes = NO_NOTES) -> int:
+        """Write down a step before it begins, with its intended state and the tasks that the act names, and return its id.
+        Steps that are left without an end are said to be interrupted. The `reason` of an act becomes the failure of the
+        record.
+
+        Raises LedgerCorrupt for a state that may not follow, and for a hand-over of which it is not known how large the
+        target was before.
+        """
+
+    def note(self, addition_id: int, notes: AdditionNotes) -> AdditionRecord:
+        """Facts that are to be kept before the step ends: a task that was begun."""
+
+    def finish(
+        self, step_id: int, state: AdditionState, *, at_s: float, notes: AdditionNotes = NO_NOTES, message: str = ""
+    ) -> AdditionRecord:
+        """A step was done, and came to its state. The first end of a step counts."""
+
+    def fail(self, step_id: int, reason: str, *, at_s: float) -> AdditionRecord:
+        """A step failed; the state stays that of the intent. The first end of a step counts."""
+
+    def read(self, addition_id: int) -> AdditionRecord: ...
+
+    def latest(self, volume_id: str, bricks: Sequence[str], side: AdditionSide) -> AdditionRecord | None:
+        """The newest attempt at just these bricks, in whatever order."""
+
+    def all(self) -> Sequence[AdditionRecord]:
+        """Every attempt, oldest first."""
+
+    def steps(self, addition_id: int) -> Sequence[AdditionStepRecord]:
+        """The steps of an attempt, oldest first."""
+
+    def add_samples(self, addition_id: int, samples: Sequence[DrainSample]) -> None:
+        """Keep counters; those of the same task, time and host replace the ones before."""
+
+    def samples(self, addition_id: int) -> Sequence[DrainSample]:
+        """In order of time, then of host."""
