@@ -22,7 +22,8 @@ another minute and more after it has gone.
 
 
 def target_problems(targets: Sequence[StorageTarget]) -> tuple[str, ...]:
-    """Why what lies on the target may not be readable; none where every storage and metadata target is online and good.
+    """Why what lies on the target may not be readable; none where every storage and metadata target is online, good, and
+    was heard of.
 
     What is not known counts as a problem, and so does an answer that leaves out either kind.
     """
@@ -145,8 +146,7 @@ def stripe_differs(wanted: StripeSettings, found: StripeSettings) -> bool:
 
 
 def _is_well(target: StorageTarget) -> bool:
-    well = target.reachability is Reachability.ONLINE and target.consistency is Consistency.GOOD
-    return well and target.answers is not False
+    return target.consistency is Consistency.GOOD and not is_lost(target)
 
 
 def _best_pool(targets: Sequence[StorageTarget]) -> Sequence[StorageTarget]:

@@ -322,10 +322,15 @@ async def _target(
     identity, error = await _ask(world, world.target.identity)
     kind = world.site.target.kind
     findings.append(check_mount("target", kind, record.target if record else None, identity, error))
+    # Asked also where the mount does not answer: this may be why.
+    storage = await look_at_storage(world.storage)
+    if world.storage is not None:
+        findings += check_storage_targets(storage.seen, storage.failure, storage.hint)
+        findings += check_stripe(world.site.target.stripe, storage.seen)
+        findings += await _quota(world, world.storage)
     if identity is None:
         return None
     room, error = await _ask(world, world.target.capacity)
-    storage = await look_at_storage(world.storage)
     findings += check_target_room(
         storage.room(room),
         source_room,
@@ -333,10 +338,6 @@ async def _target(
         reserve_bytes=world.site.transfer.reserve_bytes,
         error=error,
     )
-    if world.storage is not None:
-        findings += check_storage_targets(storage.seen, storage.failure, storage.hint)
-        findings += check_stripe(world.site.target.stripe, storage.seen)
-        findings += await _quota(world, world.storage)
     if record is None or world.ledger is None:
         findings.append(failure("target keeps", "not known before `init`", "run `migrator init`, then this again"))
         return identity

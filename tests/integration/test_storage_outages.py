@@ -4,13 +4,14 @@ import asyncio
 import errno
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import pytest
 
 from migrator.domain.errors import Refused, ToolFailed
 from migrator.domain.events import Event, EventKind
 from migrator.domain.run import RetryPolicy, RunStopped
-from migrator.domain.states import ChunkState
+from migrator.domain.states import ChunkState, PassKind
 from migrator.domain.storage_targets import (
     CapacityPool,
     Consistency,
@@ -22,6 +23,7 @@ from migrator.domain.storage_targets import (
     TargetKind,
 )
 from migrator.domain.transfer import StopReason
+from migrator.stages.run.context import PassUnderWay
 from tests.fakes import GIB, Fault
 from tests.run_world import ALICE, World, in_loop
 
@@ -270,3 +272,26 @@ async def test_nothing_is_written_where_the_settings_cannot_be_given(world: Worl
     storage.unstripable = ""
     await world.run(stripe=STRIPE)
     assert len(storage.striped) == 1
+
+
+def test_a_stream_of_a_final_pass_does_not_wait(
+    world: World, storage: Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A user is frozen meanwhile: it stops as ever, and says which target is lost."""
+    started = PassUnderWay.__init__
+
+    def as_final(self: PassUnderWay, **given: Any) -> None:
+        started(self, **{**given, "kind": PassKind.FINAL})
+
+    monkeypatch.setattr(PassUnderWay, "__init__", as_final)
+
+    def hang(path: bytes) -> None:
+        if path == HANGING:
+            storage.change = lost
+
+    world.streams.before_path = hang
+    world.streams.faults[HANGING] = Fault("hang", times=1)
+    with pytest.raises(RunStopped) as caught:
+        asyncio.run(world.run())
+    assert caught.value.stopped.reason is StopReason.TARGET_STUCK
+    assert "target_201" in caught.value.stopped.message

@@ -63,16 +63,19 @@ async def find_problems(
     """Every guard over one batch, with the health of the source now."""
     timeout_s = request.stall_timeout_s
     health = await world.source.health()
-    findings = [
-        GuardFinding(guard="chunk lists", problems=list_problems(world, batch)),
+    storage = await look_at_storage(world.storage)
+    findings = [GuardFinding(guard="chunk lists", problems=list_problems(world, batch))]
+    if storage.asked:
+        findings.append(GuardFinding(guard="storage targets", problems=storage_problems(storage, request)))
+    if storage.problems:
+        # To look at the mount would hang where one of them is lost.
+        return tuple(findings), health
+    findings += [
         GuardFinding(guard="source mount", problems=await mount_findings(world, world.source, site.source, timeout_s)),
         GuardFinding(guard="target mount", problems=await mount_findings(world, world.target, site.target, timeout_s)),
         GuardFinding(guard="source health", problems=health_problems(health, health, tasks_count=False)),
     ]
     capacity = await _capacity(world, timeout_s)
-    storage = await look_at_storage(world.storage)
-    if storage.asked:
-        findings.append(GuardFinding(guard="storage targets", problems=storage_problems(storage, request)))
     findings.append(
         GuardFinding(
             guard=TARGET_ROOM,
@@ -89,12 +92,13 @@ async def site_problems(world: World, request: RunRequest, site: SiteRecord) -> 
     """What speaks against every batch alike: the mounts, the source's health, a target that cannot be written."""
     timeout_s = request.stall_timeout_s
     health = await world.source.health()
+    if problems := storage_problems(await look_at_storage(world.storage), request):
+        return problems
     return (
         *await mount_findings(world, world.source, site.source, timeout_s),
         *await mount_findings(world, world.target, site.target, timeout_s),
         *health_problems(health, health, tasks_count=False),
         *_write_problems(await _capacity(world, timeout_s)),
-        *storage_problems(await look_at_storage(world.storage), request),
     )
 
 

@@ -42,8 +42,12 @@ class StorageWatch:
     def begin(self) -> None:
         """Look beside everything else, where the last look is long enough ago."""
         now_s = self._clock.monotonic_s()
-        if now_s < self._next_s or (self._looking is not None and not self._looking.done()):
+        if now_s < self._next_s:
             return
+        if self._looking is not None:
+            if not self._looking.done():
+                return
+            self._looking.result()  # raises what went wrong here, and not with the tool
         self._next_s = now_s + LOOK_EVERY_S
         self._looking = asyncio.create_task(self._call.begun_after_now())
 
@@ -59,6 +63,8 @@ class StorageWatch:
         if self._looking is not None:
             self._looking.cancel()
             await asyncio.wait({self._looking})
+            if not self._looking.cancelled():
+                self._looking.exception()
             self._looking = None
         self._call.abandon()
 
