@@ -13,10 +13,15 @@ from migrator.cli.context import open_site, run_to_end, verb
 from migrator.cli.invocation import Invocation
 from migrator.cli.options import SHARE, batches, chosen_batches, chosen_trees, users
 from migrator.cli.present import present_all
+from migrator.decide.movable import movable_trees
 from migrator.domain.errors import ExitCode
+from migrator.domain.events import Event, EventKind, Severity
 from migrator.domain.plan import Plan
 from migrator.domain.verification import DigestPolicy, VerificationRecord
+from migrator.ports.ledger import Ledger
+from migrator.ports.progress import Progress
 from migrator.stages.run import latest_plan
+from migrator.stages.run.left_alone import newest_cutovers
 from migrator.stages.verify import VerifyRequest, exit_code, verify
 
 SAMPLE_SEED = 1
@@ -52,7 +57,8 @@ def verify_command(
 ) -> ExitCode:
     """Compare both sides of batches, or of users' trees, content included, and write the manifest of what arrived.
 
-    A batch is verified when all of it was compared together: --user never makes it so.
+    A batch is verified when all of it was compared together: --user never makes it so. Users who work on the target, or
+    are being moved, are left out.
 
     A verification that is interrupted keeps nothing of its batch: the same command starts that batch over.
     """
@@ -69,7 +75,8 @@ def verify_command(
     ):
         known = ledger.site.read()
         plan, _ = wiring.plans(known.site_id if known else None).read(plan_name or latest_plan(ledger))
-        for number, trees in _chosen(plan, numbers, every=every, names=users).items():
+        wanted = _chosen(plan, numbers, every=every, names=users)
+        for number, trees in _not_moved(ledger, plan, wanted, shown, now_s=wiring.clock.now_s()).items():
             with wiring.source() as source, wiring.target(known.capabilities if known else None) as target:
                 request = VerifyRequest(
                     plan=plan,
@@ -106,3 +113,29 @@ def _chosen(
     if not names:
         return dict.fromkeys(chosen_batches(plan, numbers, every=every), ())
     return {number: tuple(tree.path for tree in trees) for number, trees in chosen_trees(plan, names).items()}
+
+
+def _not_moved(
+    ledger: Ledger, plan: Plan, wanted: Mapping[int, tuple[bytes, ...]], shown: Progress, *, now_s: float
+) -> Mapping[int, tuple[bytes, ...]]:
+    """The same without the trees of users who work on the target, or are being moved: what differs there is their work, or is
+    about to be brought. Says whose these are; batches of which none is left are left out.
+    """
+    found: dict[int, tuple[bytes, ...]] = {}
+    for batch in (one for one in plan.batches if one.number in wanted):
+        meant = [tree for tree in batch.trees if not wanted[batch.number] or tree.path in wanted[batch.number]]
+        left, moved = movable_trees(meant, newest_cutovers(ledger.cutovers, (tree.path for tree in meant)))
+        if moved:
+            users = ", ".join(tree.user for tree in moved)
+            shown.event(
+                Event(
+                    at_s=now_s,
+                    kind=EventKind.TREES_LEFT_ALONE,
+                    severity=Severity.INFO,
+                    subject=f"batch {batch.number}",
+                    message=f"not compared, as they work on the target or are being moved: {users}",
+                )
+            )
+        if left:
+            found[batch.number] = tuple(tree.path for tree in left) if moved else wanted[batch.number]
+    return found

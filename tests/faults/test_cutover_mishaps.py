@@ -1,6 +1,7 @@
 """Cutovers that people and their sites get in the way of: what is thawed, and who is told."""
 
 import os
+import shutil
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,8 +12,9 @@ import pytest
 from migrator.adapters.ledger.cutovers import SqliteCutovers
 from migrator.domain.cutover import CutoverStep
 from tests.conftest import MakeXfs
-from tests.cut_site import CutSite, cut_site, top_facts
+from tests.cut_site import CutSite, change, cut_site, top_facts
 from tests.run_site import wait_for
+from tests.xfs import run_tool
 
 pytestmark = [pytest.mark.needs_root, pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -149,3 +151,32 @@ def test_an_interruption_in_the_middle_of_closing_a_top_ends_with_the_top_as_it_
     assert call.end().code == 130
     assert top_facts(site.source()) == before
     assert site.states()[-1][0] == "reverted"
+
+
+def test_a_verification_leaves_out_whoever_works_on_the_target(site: CutSite) -> None:
+    site.cutover()
+    change(site.tree())
+
+    done = site.call("verify", "--all", "--json")
+
+    assert "not compared" in done.err
+    assert site.rows("SELECT count(*) FROM verifications WHERE differences != '{}'") == [(0,)]
+    assert site.call("verify", "--user", "ann", "--json").json == []
+
+
+def test_a_state_directory_that_fills_up_in_the_freeze_does_not_hide_who_is_frozen(site: CutSite) -> None:
+    state, kept = site.directory / "state", site.directory / "state-before"
+    shutil.copytree(state, kept)
+    run_tool("mount", "-t", "tmpfs", "-o", "size=8M", "tmpfs", str(state))
+    try:
+        shutil.copytree(kept, state, dirs_exist_ok=True)
+        fills = site.hook("post-freeze.d/50-fill", f'dd if=/dev/zero of="{state}/fill" bs=4k 2>/dev/null; exit 0')
+
+        assert "ann may be frozen" in site.call("cutover", "--user", "ann", code=1).err
+
+        (state / "fill").unlink()
+        fills.unlink()
+        site.cutover()
+        assert site.tree() == site.target()
+    finally:
+        run_tool("umount", "-l", str(state))

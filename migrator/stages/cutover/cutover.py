@@ -64,7 +64,7 @@ class CutoverCall:
                 verb=self._verb, pid=self.request.run.pid, at_s=run.clock.now_s(), directory=directory.path
             )
             invocation = Invocation(world=run, request=self.request.run, run_id=run_id, directory=directory)
-            exit_code = ExitCode.FAILED
+            exit_code, summary = ExitCode.FAILED, None
             try:
                 async with heartbeat(invocation):
                     cutting = self._cutting(plan, site, invocation)
@@ -82,7 +82,7 @@ class CutoverCall:
                 LOG.error("%s", told.message, extra={"hint": told.hint})
                 raise told from error
             finally:
-                run.ledger.runs.finish(run_id, run.clock.now_s(), exit_code.value)
+                self._finish(run_id, exit_code, failing=summary is None)
         return summary
 
     @property
@@ -145,6 +145,15 @@ class CutoverCall:
                 say=invocation.say,
             ),
         )
+
+    def _finish(self, run_id: int, exit_code: ExitCode, *, failing: bool) -> None:
+        """Write down how the call ended. A ledger that cannot be written must not hide what was to be said of a failure."""
+        run = self.run
+        try:
+            run.ledger.runs.finish(run_id, run.clock.now_s(), exit_code.value)
+        except MigratorError as error:
+            if not failing:
+                raise self._with_frozen(error) from error
 
     def _with_frozen(self, error: MigratorError) -> MigratorError:
         """What stopped the call, with the users who may be frozen by it or by an earlier one: that is never left unsaid."""
