@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from migrator.domain.errors import Refused, ToolFailed
+from migrator.domain.errors import Interrupted, Refused, ToolFailed
 from migrator.domain.events import Event, EventKind
 from migrator.domain.run import RetryPolicy, RunStopped
 from migrator.domain.states import ChunkState, PassKind
@@ -68,11 +68,15 @@ class Storage:
     failure: str = ""
     unstripable: str = ""
     looks: int = 0
+    waits: asyncio.Event | None = None
     striped: list[tuple[bytes, StripeSettings]] = field(default_factory=list)
     tool: str = "/usr/bin/beegfs"
 
     async def look(self) -> StorageSeen:
         self.looks += 1
+        if self.waits is not None:
+            self.waits.set()
+            await asyncio.Event().wait()
         if self.failure:
             raise ToolFailed(self.failure)
         found = StorageSeen(targets=tuple(self.change(target(number)) for number in (1, 2, 101, 201)))
@@ -272,6 +276,29 @@ async def test_nothing_is_written_where_the_settings_cannot_be_given(world: Worl
     storage.unstripable = ""
     await world.run(stripe=STRIPE)
     assert len(storage.striped) == 1
+
+
+@in_loop
+async def test_a_run_that_is_interrupted_while_it_asks_leaves_nothing_unfinished(
+    world: World, storage: Storage
+) -> None:
+    asking = asyncio.Event()
+
+    def fail(path: bytes) -> None:
+        if path == HANGING:
+            storage.waits = asking
+
+    world.streams.before_path = fail
+    world.streams.faults[HANGING] = Fault("crash", times=1)
+    task = asyncio.create_task(world.run(jobs=1))
+    await asyncio.wait_for(asking.wait(), 60)
+    task.cancel()
+    with pytest.raises(Interrupted):
+        await task
+    assert not world.ledger.passes.unfinished_attempts()
+    storage.waits = None
+    await world.run()
+    assert world.is_copied()
 
 
 def test_a_stream_of_a_final_pass_does_not_wait(

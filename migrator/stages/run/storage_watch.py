@@ -5,7 +5,6 @@ from collections.abc import Callable
 
 from migrator.decide.storage_targets import fullest_words, lost_targets
 from migrator.domain.errors import ToolFailed
-from migrator.domain.transfer import StopReason
 from migrator.ports.clock import Clock
 from migrator.ports.storage_targets import StorageTargets
 from migrator.stages.run.shared_call import SharedCall
@@ -13,8 +12,6 @@ from migrator.stages.run.shared_call import SharedCall
 QUIET_S = 5.0
 """A stream that has been quiet for twice as long makes it look."""
 LOOK_EVERY_S = 10.0
-HELD_REASONS = frozenset({StopReason.TARGET_STUCK, StopReason.IO_ERROR, StopReason.DISCONNECTED})
-"""What a server that is down is seen as: in a pass that can wait these stop nothing."""
 
 
 class StorageWatch:

@@ -4,7 +4,6 @@ import asyncio
 import math
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 
 from migrator.decide.engine_choice import choose_engine
@@ -27,7 +26,8 @@ from migrator.stages.run.meter import Meter
 from migrator.stages.run.recovery import LEASE_MARGIN_S
 from migrator.stages.run.routes import Routes
 from migrator.stages.run.settlement import Settlement
-from migrator.stages.run.storage_watch import HELD_REASONS, LOOK_EVERY_S
+from migrator.stages.run.storage_holds import because_of_storage
+from migrator.stages.run.storage_watch import LOOK_EVERY_S
 from migrator.stages.run.stream import Unended
 
 _FIRST_PAUSE_S = 2.0
@@ -122,6 +122,7 @@ class Worker:
         attempt = Attempt(self._pass, self._routes, self._meter, chunk, paths, slot=self._slot, way=way, engine=engine)
         try:
             result = await attempt.copy()
+            held_s, result = await because_of_storage(self._pass, self._settle, chunk, attempt, result)
         except asyncio.CancelledError:
             self._settle.interrupted(attempt)
             raise
@@ -130,7 +131,6 @@ class Worker:
             return None
         except HostLost as error:
             return await self._in_doubt(attempt, error, finds)
-        held_s, result = await self._because_of_storage(chunk, attempt, result)
         if held_s is not None:
             return held_s
         if result.verdict is not Verdict.DONE:
@@ -151,7 +151,7 @@ class Worker:
         """Bring an attempt whose stream has ended to its end, and give its chunk back."""
         try:
             confirmed = await attempt.confirm(result)
-            again_after_s, confirmed = await self._because_of_storage(chunk, attempt, confirmed)
+            again_after_s, confirmed = await because_of_storage(self._pass, self._settle, chunk, attempt, confirmed)
             if again_after_s is None:
                 again_after_s = self._settle.follow(chunk, paths, attempt, confirmed)
         except HostLost as error:
@@ -162,28 +162,6 @@ class Worker:
             self._settle.interrupted(attempt)
             again_after_s = delay_s(1, self._pass.request.retry)
         self._queue.give_back(chunk, again_after_s)
-
-    async def _because_of_storage(
-        self, chunk: ChunkRecord, attempt: Attempt, result: Result
-    ) -> tuple[float | None, Result]:
-        """Where a storage target of the target is lost, its chunks are not to blame: they wait for it, for so long at
-        least. What stops the pool all the same names the target.
-        """
-        watch, reason = self._pass.storage, result.stop[0] if result.stop else None
-        if watch is None or (result.verdict is Verdict.DONE and not result.bad):
-            return None, result
-        if reason is StopReason.TARGET_FULL:
-            return None, _with_words(result, await watch.full_words())
-        if result.verdict is Verdict.STOP and reason not in HELD_REASONS:
-            return None, result
-        lost = await watch.look()
-        if not lost:
-            return None, result
-        if not self._pass.waits_for_storage:
-            return None, _with_words(result, "; ".join(lost))
-        self._settle.interrupted(attempt)
-        self._settle.retried(chunk, f"storage of the target is lost ({'; '.join(lost)})")
-        return delay_s(1, self._pass.request.retry), result
 
     def _engine(self, way: Way, chunk: ChunkRecord) -> Engine | None:
         """Chunks of links need no stream; any engine will do for their attempt."""
@@ -307,11 +285,3 @@ class Worker:
             self._settle.finish(attempt_id, AttemptState.FAILED, ChunkState.FAILED, None, (problem,))
             self._settle.bad((problem,))
         return False
-
-
-def _with_words(result: Result, words: str) -> Result:
-    """A stop that says more."""
-    if result.stop is None or not words:
-        return result
-    reason, detail = result.stop
-    return replace(result, stop=(reason, f"{detail}; {words}" if detail else words))
