@@ -1,7 +1,7 @@
 """Invented facts of schedules, and a plain replay of what a schedule says, for tests."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from math import inf
 
@@ -14,6 +14,9 @@ from migrator.domain.schedule_facts import (
     SubvolumeFacts,
     TargetPart,
 )
+from migrator.domain.units import DAY_S, MIB, TIB
+
+TB = 10**12
 
 
 def subvolume(
@@ -93,6 +96,25 @@ def facts(
         handover_days=handover,
         bricks_join=bricks_join,
     )
+
+
+def field_example(target_bytes: int) -> ScheduleFacts:
+    """Four servers with two bricks of 40 TiB each hold 340 TB in 17 batches, evenly. 1 GB/s are copied, drains move 50 MiB/s."""
+    one = 20 * TB
+    batches = [batch(number, [one // 8] * 8, files=[500_000] * 8, days=one / 10**9 / DAY_S) for number in range(1, 18)]
+    used = 17 * one // 8
+    volumes = [
+        subvolume(number + 1, total=40 * TIB, free=40 * TIB - used, host=f"gl{number // 2 + 1}") for number in range(8)
+    ]
+    site = facts(
+        volumes,
+        batches,
+        target=(TargetPart(total_bytes=target_bytes, free_bytes=target_bytes),),
+        max_fill=0.9,
+        retain=14,
+        drain=1.0 / (50 * MIB * DAY_S),
+    )
+    return replace(site, purge_days_per_file=1.0 / (1000 * DAY_S))
 
 
 @dataclass

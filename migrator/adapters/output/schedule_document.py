@@ -35,7 +35,7 @@ def schedule_blocks(schedule: Schedule) -> Iterator[Block]:
     yield _orders(schedule)
     yield _servers(schedule)
     yield _what_if(schedule)
-    yield table("What the schedule rests on", [wide("")], ((sentence,) for sentence in schedule.assumptions))
+    yield table("What the schedule rests on", [wide("assumption")], ((sentence,) for sentence in schedule.assumptions))
 
 
 def _verdict(schedule: Schedule, planned: Outcome) -> Iterator[Block]:

@@ -1,0 +1,63 @@
+"""The conversion schedule as people see it."""
+
+import io
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from migrator.adapters.output.document import Document, Paragraph, Section
+from migrator.adapters.output.schedule_document import schedule_blocks
+from migrator.adapters.output.tables import print_document
+from migrator.decide.schedule import make_schedule
+from migrator.decide.schedule_words import assumptions
+from migrator.domain.plan import TransferCost
+from migrator.domain.schedule import Schedule
+from migrator.domain.units import TIB
+from tests.schedules import batch, facts, field_example, subvolume
+
+GOLDEN = Path(__file__).parents[2] / "fixtures" / "schedules"
+COST = TransferCost(s_per_file=0.0, s_per_byte=1e-9, streams=1, basis="measured here: 1 GB/s")
+
+
+def field_schedule(target_bytes: int) -> Schedule:
+    site = field_example(target_bytes)
+    return make_schedule(site, assumptions=assumptions(site, COST, {}))
+
+
+def shown(schedule: Schedule, width: int = 132) -> str:
+    stream = io.StringIO()
+    section = Section(title="When bricks can be cleared", blocks=tuple(schedule_blocks(schedule)))
+    print_document(Console(file=stream, width=width), Document(title="t", subtitle="", sections=(section,)))
+    return "\n".join(line.rstrip() for line in stream.getvalue().splitlines()) + "\n"
+
+
+@pytest.mark.parametrize(("name", "target_bytes"), [("possible", 85 * TIB), ("impossible", 60 * TIB)])
+def test_the_field_example(name: str, target_bytes: int) -> None:
+    assert shown(field_schedule(target_bytes)) == (GOLDEN / f"{name}.txt").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("width", [60, 80, 140])
+def test_it_fits_the_terminal(width: int) -> None:
+    assert all(len(line) <= width for line in shown(field_schedule(60 * TIB), width).splitlines())
+
+
+def test_why_there_is_none() -> None:
+    assert list(schedule_blocks(Schedule(problem="the catalog does not tell"))) == [
+        Paragraph(text="There is no schedule: the catalog does not tell.")
+    ]
+
+
+def test_what_nothing_can_mend_is_said() -> None:
+    hopeless = make_schedule(facts([subvolume(1)], [batch(1, [50], days=60)], growth=1))
+    assert "Neither more room on the target nor less to copy" in shown(hopeless)
+
+
+def test_another_order_is_a_way() -> None:
+    # Batch 1 fits only when brick 1 has joined the target, which batch 2 makes possible.
+    volumes = [subvolume(1, free=10), subvolume(2, free=10)]
+    batches = [batch(1, [50, 50], days=1), batch(2, [40, 40], days=1)]
+    site = facts(volumes, batches, target=field_example(90).target)
+    text = shown(make_schedule(site))
+    assert "Impossible, with drains in every order" in text
+    assert "the batches in another order (bricks free soonest)" in text
