@@ -13,6 +13,7 @@ import pytest
 
 from tests.beegfs_like import beegfs_like, missing_for_fuse
 from tests.beegfs_tool import FakeTool, fake_tool, targets
+from tests.cut_site import cut_site
 from tests.faults.test_run_faults import SLOW, MakeXfs, has_no_streams, made_site
 from tests.run_site import RealSite, fill_tree, unfreeze, wait_for
 from tests.xfs import XfsMount
@@ -125,6 +126,23 @@ def test_a_target_of_another_kind_starts_no_tool(scratch: Path, xfs_source: XfsM
         assert site.run().returncode == 0
         site.migrator("doctor")
         assert not tool.asked
+
+
+def test_nobody_is_frozen_while_a_storage_target_is_lost(
+    scratch: Path, xfs_source: XfsMount, xfs_target: XfsMount
+) -> None:
+    with cut_site(scratch, xfs_source, xfs_target, stages=("pre-freeze",)) as site:
+        tool = as_beegfs(site.site, scratch)
+        tool.tell(LOST)
+        refused = site.cutover(code=4)
+        assert refused["ending"] == "refused"
+        (problem,) = refused["problems"]
+        assert "target_storage_201" in problem
+        assert site.calls() == []
+        tool.tell(targets(""))
+        before = site.snapshot()
+        site.cutover()
+        site.assert_works_on("target", before)
 
 
 @pytest.mark.skipif(missing_for_fuse() is not None, reason=f"needs FUSE: {missing_for_fuse()}")
