@@ -66,6 +66,7 @@ def deltas_of(
         pass_lists=wiring.chunk_lists(),
         move_lists=wiring.move_lists(),
         reap_lists=wiring.reap_lists(),
+        differing=wiring.manifests(),
         moves=moves,
         chunk_limits=ChunkLimits(
             max_bytes=transfer.chunk_size_bytes,

@@ -129,7 +129,16 @@ class EarlierManifest(Protocol):
         """Release the file; nothing is found any more. May be called again."""
 
 
-class Manifests(Protocol):
+class Differing(Protocol):
+    """What verifications found to differ."""
+
+    def differing(self, manifest: str) -> Iterator[bytes]:
+        """The paths of the source that differ on the target, or are missing there, by the list beside a manifest, in order.
+        Raises Refused where that is missing.
+        """
+
+
+class Manifests(Differing, Protocol):
     """The manifests of a site."""
 
     def create(self, name: str, *, algorithm: str) -> ManifestDraft:

@@ -52,6 +52,8 @@ _PIECE_ROWS = 2048
 _ROW_GROUP_ROWS = 20_480
 """Small enough that a verification that asks this manifest can hold the groups it is at in memory."""
 _DRAFT = "draft"
+_NOT_MENDED = (DifferenceKind.EXTRA, DifferenceKind.UNREADABLE, DifferenceKind.UNPROVEN)
+"""What sending a path again does not put right."""
 _FIRST_AFTER_SLASH = b"0"
 """`/` is 0x2f and `0` 0x30: whatever lies in a directory sorts between the two."""
 
@@ -125,6 +127,19 @@ class ManifestDirectories:
             ),
             losses=tuple(Loss(path=path, kind=SurpriseKind(kind), detail=detail) for path, kind, detail in losses),
         )
+
+    def differing(self, manifest: str) -> Iterator[bytes]:
+        """The paths of the source that differ on the target or are missing there, in order."""
+        file = Path(manifest).parent / DIFFERENCES_FILE
+        if not file.is_file():
+            raise _missing(file)
+        with connect(temp_dir=self._temp_dir) as database:
+            cursor = database.execute(
+                "SELECT DISTINCT path FROM read_parquet(?) WHERE kind NOT IN (SELECT unnest(?)) ORDER BY path",
+                [str(file), [kind.value for kind in _NOT_MENDED]],
+            )
+            while rows := cursor.fetchmany(_PIECE_ROWS):
+                yield from (path for (path,) in rows)
 
     def digest(self, manifest: str) -> str:
         """The digest of the manifest's file as it is now."""

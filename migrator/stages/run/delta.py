@@ -24,6 +24,7 @@ from migrator.domain.states import PassKind, PassState
 from migrator.domain.units import format_count
 from migrator.ports.changes import Comparison, Comparisons
 from migrator.ports.ledger import PassRecord, SiteRecord
+from migrator.ports.manifest import Differing
 from migrator.ports.move_lists import MoveLists, WrittenMoves
 from migrator.ports.reap import ReapLists
 from migrator.ports.target_moves import TargetMoves
@@ -33,6 +34,7 @@ from migrator.stages.run.context import Invocation, PassUnderWay
 from migrator.stages.run.copying import Copying
 from migrator.stages.run.guards import mount_findings
 from migrator.stages.run.left_alone import newest_cutovers
+from migrator.stages.run.mending import found_to_differ
 from migrator.stages.run.pass_moves import carry_out_moves
 from migrator.stages.run.preview import remaining_of
 
@@ -45,7 +47,7 @@ class Deltas:
     """What delta passes need beside what every run has.
 
     A tree may lose the share `max_shrink` of its names and bytes between two scans. `limits` say when passes end. Plans
-    that reap need `reap_lists`.
+    that reap need `reap_lists`. With `differing`, what a verification found to differ is sent again.
     """
 
     scan: Scan
@@ -58,6 +60,7 @@ class Deltas:
     trash_keep_s: float
     limits: Limits
     reap_lists: ReapLists | None = None
+    differing: Differing | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,11 +205,16 @@ class DeltaPass:
             for chunk in missing.chunks
             for listed in world.chunk_lists.paths(chunk.chunk_list, chunk.number)
         )
+        differing: Sequence[bytes] = ()
+        if deltas.differing is not None:
+            differing = found_to_differ(
+                world.ledger, deltas.differing, plan=self.plan.name, batch=self.batch.number, trees=trees
+            )
         with deltas.comparisons.open(
             base,
             catalog.name,
             trees=trees,
-            unsettled=(*missing.paths, *in_chunks),
+            unsettled=(*missing.paths, *in_chunks, *differing),
             unsettled_trees=missing.trees,
             reap_list=reap_list_of(self.plan, deltas.reap_lists),
         ) as comparison:
