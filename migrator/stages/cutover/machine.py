@@ -70,7 +70,7 @@ class TreeMachine:
 
     async def bring(self, record: CutoverRecord) -> TreeOutcome:
         """From wherever the tree is. May be called again at any time."""
-        failed: CutoverStep | None = None
+        failed: tuple[CutoverStep, bool] | None = None
         while True:
             seen = await self._uncancelled(self.looker.see(record))
             if seen is None:
@@ -80,10 +80,11 @@ class TreeMachine:
                 return self._finished(record, step)
             if isinstance(step, Halt):
                 return self._halted(record, step)
-            if failed is step.step:
+            # A step that is found to be done all the same is another one: only its hooks are owed.
+            if failed == (step.step, step.seen_done):
                 return self._stuck(record)
             record, went_well = await self._act(record, step)
-            failed = None if went_well else step.step
+            failed = None if went_well else (step.step, step.seen_done)
 
     def _decide(self, record: CutoverRecord, seen: Seen) -> Step:
         # Once it has turned, a rollback that had to be given up does not begin again.
