@@ -1,0 +1,177 @@
+"""The conversion schedule in a plan, from a real catalog of bricks and an invented volume."""
+
+from dataclasses import replace
+
+import pytest
+
+from migrator.adapters.catalog.usage import CatalogQueryFiles
+from migrator.config.site import CapacitySection
+from migrator.domain.brick import Brick, VolumeState
+from migrator.domain.brick_list import BrickRoom
+from migrator.domain.entry import Entry
+from migrator.domain.schedule import Schedule
+from migrator.domain.site import Capacity
+from migrator.domain.units import DAY_S, MIB
+from migrator.ports.volume import VolumeOverview
+from migrator.stages.plan import PlanRequest, PlanResult, make_plan
+from migrator.stages.plan_schedule import PlanScheduling
+from tests.catalogs import directory, invented
+from tests.cutover_states import cut_over
+from tests.fakes import VirtualClock
+from tests.integration.test_plan_stage import ALICE, BOB, CAROL, TREES, World, world
+
+__all__ = ["world"]
+
+BRICKS = ("gl1:/b1", "gl1:/b2", "gl2:/b1", "gl2:/b2")
+
+
+def entries() -> list[Entry]:
+    """Alice has 60 MiB on every brick, bob 20, carol 10; one of carol's files is sparse, and something lies outside."""
+    found = [directory(b"home"), *(directory(tree) for tree in TREES)]
+    for tree, size in ((ALICE, 60), (BOB, 20), (CAROL, 10)):
+        found += [
+            invented(b"%s/%d" % (tree, number), size_bytes=size * MIB, brick=brick)
+            for number, brick in enumerate(BRICKS)
+        ]
+    found.append(invented(CAROL + b"/sparse", size_bytes=2**40, blocks=8, brick=BRICKS[0]))
+    found.append(invented(b"stray", size_bytes=MIB, brick=BRICKS[3]))
+    return found
+
+
+def volume(*, replica: int = 1, room: BrickRoom | None = None) -> VolumeOverview:
+    room = room or BrickRoom(total_bytes=100 * MIB, free_bytes=8 * MIB, total_inodes=1000, free_inodes=900)
+    state = VolumeState(
+        volume="vol1",
+        volume_id="id",
+        type="Distribute",
+        started=True,
+        bricks=tuple(
+            Brick(name=name, host=name.partition(":")[0], path=name.partition(":")[2].encode(), online=True)
+            for name in BRICKS
+        ),
+        options=(),
+        tasks=(),
+        replica_count=replica,
+    )
+    return VolumeOverview(state=state, version="10.3", rooms=dict.fromkeys(BRICKS, room), tasks=(), progress={})
+
+
+def planned(
+    made: World,
+    *,
+    scheduling: PlanScheduling | None = None,
+    free_bytes: int = 2**42,
+) -> PlanResult:
+    return make_plan(
+        PlanRequest(),
+        site=made.site,
+        catalogs=CatalogQueryFiles(made.root / "catalogs", temp_dir=made.root / "tmp"),
+        documents=made.documents,
+        lists=made.lists,
+        ledger=made.ledger,
+        quotas=(),
+        capacity=Capacity(total_bytes=free_bytes, free_bytes=free_bytes, total_inodes=None, free_inodes=None),
+        clock=VirtualClock(),
+        scheduling=scheduling or PlanScheduling(volume=volume()),
+    )
+
+
+@pytest.fixture
+def scanned(world: World) -> World:
+    world.init()
+    world.scanned(entries(), bricks=BRICKS)
+    world.site = replace(
+        world.site,
+        capacity=CapacitySection(max_fill=0.95, growth_bytes_per_day=0),
+        target=replace(world.site.target, inodes_free=10**6),
+    )
+    return world
+
+
+def schedule_of(result: PlanResult) -> Schedule:
+    assert result.plan.schedule is not None
+    return result.plan.schedule
+
+
+def test_it_is_in_the_document(scanned: World) -> None:
+    result = planned(scanned)
+    schedule = schedule_of(result)
+    assert schedule.problem is None
+    outcome = schedule.orders[0].outcome
+    assert outcome.obstacle is None
+    # 91 MiB lie on each of four bricks of 100: none can go before alice, the heaviest, is purged after 30 days.
+    assert [step.batch for step in outcome.batches] == [1, 2, 3]
+    first = outcome.batches[0]
+    assert first.freed_day == pytest.approx(first.moved_day + 30, abs=0.01)
+    assert outcome.subvolumes[0].drain_begins_day == first.freed_day
+    assert {host.host for host in outcome.hosts} == {"gl1", "gl2"}
+    assert {brick for step in outcome.subvolumes for brick in step.bricks} == set(BRICKS)
+    assert any("1.0 MiB outside every user tree" in sentence for sentence in schedule.assumptions)
+    assert scanned.documents.read(result.plan.name)[0] == result.plan
+    assert result.plan.problems == ()
+
+
+def test_the_sparse_file_takes_its_blocks_alone(scanned: World) -> None:
+    # By its size it would need more than there is.
+    outcome = schedule_of(planned(scanned, free_bytes=400 * MIB)).orders[0].outcome
+    assert outcome.obstacle is None
+
+
+def test_an_impossible_one_is_a_problem_of_the_plan(scanned: World) -> None:
+    result = planned(scanned, free_bytes=200 * MIB)
+    schedule = schedule_of(result)
+    assert any("cannot be converted by this plan" in problem for problem in result.plan.problems)
+    assert schedule.remedies is not None
+    # The files of the catalog are of 1970: not copying alice's is enough.
+    assert schedule.remedies.reap_users == ("alice",)
+
+
+def test_growth_and_trash_come_from_the_site(scanned: World) -> None:
+    # 364 MiB have to go where 380 may be used.
+    before = schedule_of(planned(scanned, free_bytes=400 * MIB)).orders[0].outcome
+    assert [step.waited_days for step in before.batches] == [0, 0, 0]
+    # The trash of two weeks, and what is added until bricks are cleared, leave no room for the last: they wait for a brick.
+    scanned.site = replace(scanned.site, capacity=CapacitySection(max_fill=0.95, growth_bytes_per_day=MIB))
+    schedule = schedule_of(planned(scanned, free_bytes=400 * MIB))
+    assert schedule.growth_bytes_per_day == MIB
+    after = schedule.orders[0].outcome
+    assert sum(step.waited_days for step in after.batches) == pytest.approx(31, abs=0.1)
+    assert schedule_of(planned(scanned, free_bytes=600 * MIB)).orders[0].outcome.batches[-1].waited_days == 0
+
+
+def test_replica_sets_count_as_one(scanned: World) -> None:
+    outcome = schedule_of(planned(scanned, scheduling=PlanScheduling(volume=volume(replica=2)))).orders[0].outcome
+    assert [set(step.bricks) for step in sorted(outcome.subvolumes, key=lambda step: step.subvolume)] == [
+        set(BRICKS[:2]),
+        set(BRICKS[2:]),
+    ]
+
+
+def test_users_who_moved_before_hold_their_bricks_until_they_are_purged(scanned: World) -> None:
+    now_s = planned(scanned).plan.created_at_s
+    # On the target since the third second of the epoch: to be purged in twenty days.
+    cut_over(scanned.root / "ledger.db", "alice")
+    retain_s = int(now_s - 3 + 20 * DAY_S)
+    scanned.site = replace(scanned.site, cutover=replace(scanned.site.cutover, retain_s=retain_s))
+    result = planned(scanned)
+    assert result.left_out == (ALICE,)
+    outcome = schedule_of(result).orders[0].outcome
+    assert len(outcome.batches) == 2
+    assert outcome.subvolumes[0].drain_begins_day == pytest.approx(20, abs=0.01)
+
+
+def test_a_catalog_of_the_mount_does_not_tell(world: World) -> None:
+    world.init()
+    world.scanned([directory(b"home"), *(directory(tree) for tree in TREES), invented(ALICE + b"/a", size_bytes=5)])
+    world.site = replace(world.site, target=replace(world.site.target, inodes_free=10**6))
+    schedule = schedule_of(planned(world))
+    assert schedule.problem is not None
+    assert "migrator scan --via bricks" in schedule.problem
+    assert schedule.orders == ()
+
+
+def test_what_glusterd_does_not_tell_is_said(scanned: World) -> None:
+    silent = PlanScheduling(volume=None, problem="glusterd does not answer")
+    assert "glusterd does not answer" in (schedule_of(planned(scanned, scheduling=silent)).problem or "")
+    roomless = PlanScheduling(volume=volume(room=BrickRoom(total_bytes=5)))
+    assert "the room on gl1:/b1 is not known" in (schedule_of(planned(scanned, scheduling=roomless)).problem or "")
