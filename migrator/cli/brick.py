@@ -1,17 +1,25 @@
-"""The bricks of the volume: `brick list`."""
+"""The bricks of the volume: `brick list`, `brick drain`, `brick stop`, `brick status`."""
 
 import asyncio
+import os
+import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
 
 from migrator import bootstrap
+from migrator.adapters.output.progress import open_progress
 from migrator.bootstrap.bricks import brick_usage, open_volume
 from migrator.cli.context import open_site, run_to_end, verb
 from migrator.cli.invocation import Invocation
 from migrator.cli.present import present
 from migrator.domain.brick_list import BrickListing
+from migrator.domain.drain_run import DrainRequest, DrainSummary
+from migrator.domain.drain_standing import DrainStanding
 from migrator.domain.errors import ExitCode
+from migrator.ports.progress import Progress
+from migrator.stages.bricks.drain import drain_bricks, read_drains, stop_drain
 from migrator.stages.bricks.list import list_bricks
 
 if TYPE_CHECKING:
@@ -47,3 +55,112 @@ def _as_document(listing: BrickListing) -> "Document":
     from migrator.adapters.output.brick_document import brick_document  # noqa: PLC0415
 
     return brick_document(listing)
+
+
+@brick.command("drain")
+@click.argument("bricks", metavar="BRICK...", nargs=-1, required=True)
+@click.option("-n", "--dry-run", is_flag=True, help="Ask the guards, show what they look at, and change nothing.")
+@click.option("--no-commit", is_flag=True, help="End with the audit: the bricks stay in the volume, drained.")
+@click.option(
+    "--accept-open-files",
+    is_flag=True,
+    help="Also where files are open on the bricks, or where that cannot be seen: Gluster moves them all the same.",
+)
+@click.option(
+    "--confirm",
+    metavar="WORD",
+    help="The word that --dry-run printed: after the commit the pre-wipe hooks may wipe these bricks.",
+)
+@verb
+def drain_command(
+    invocation: Invocation,
+    *,
+    bricks: Sequence[str],
+    dry_run: bool,
+    no_commit: bool,
+    accept_open_files: bool,
+    confirm: str | None,
+) -> ExitCode:
+    """Take the bricks of one subvolume out of the volume: move their files away, audit what is left, commit.
+
+    Gluster goes on by itself when this command is ended; the same command watches again, and goes on from anywhere.
+    """
+    return _drain(
+        invocation,
+        bricks,
+        dry_run=dry_run,
+        commit=not no_commit,
+        accept_open_files=accept_open_files,
+        confirm=confirm,
+        back=False,
+    )
+
+
+@brick.command("stop")
+@click.argument("bricks", metavar="BRICK...", nargs=-1, required=True)
+@click.option("-n", "--dry-run", is_flag=True, help="Show what it would begin with, and change nothing.")
+@verb
+def stop_command(invocation: Invocation, *, bricks: Sequence[str], dry_run: bool) -> ExitCode:
+    """Take a drain back, as long as it is not committed: the bricks stay, and the layout of directories is put right."""
+    return _drain(invocation, bricks, dry_run=dry_run, commit=True, accept_open_files=False, confirm=None, back=True)
+
+
+@brick.command("status")
+@verb
+def status_command(invocation: Invocation) -> ExitCode:
+    """How far every drain is, by the ledger: works at any time, also while glusterd is down."""
+    wiring = bootstrap.Wiring(open_site(invocation))
+    with wiring.ledger(read_only=True) as ledger:
+        drains = read_drains(ledger)
+    present(invocation, drains, _as_drains_document)
+    return ExitCode.DONE
+
+
+def _drain(
+    invocation: Invocation,
+    bricks: Sequence[str],
+    *,
+    dry_run: bool,
+    commit: bool,
+    accept_open_files: bool,
+    confirm: str | None,
+    back: bool,
+) -> ExitCode:
+    from migrator.bootstrap.draining import drain_world  # noqa: PLC0415 - what only drains need
+
+    site = open_site(invocation)
+    wiring = bootstrap.Wiring(site)
+    request = DrainRequest(
+        bricks=tuple(bricks),
+        pid=os.getpid(),
+        dry_run=dry_run,
+        commit=commit,
+        confirm=confirm,
+        accept_open_files=accept_open_files,
+        poll_s=site.drain.poll_s,
+        stall_s=site.drain.stall_s,
+    )
+    with open_volume(wiring) as volume, wiring.ledger(read_only=dry_run) as ledger:
+
+        async def work(shown: Progress) -> DrainSummary:
+            async with drain_world(wiring, volume, ledger, shown) as world:
+                return await (stop_drain if back else drain_bricks)(request, world)
+
+        with open_progress(sys.stderr, wiring.clock) as shown:
+            summary = run_to_end(
+                work(shown), when_interrupted="the same command goes on; what Gluster has begun goes on by itself"
+            )
+    present(invocation, summary, _as_drain_document)
+    return summary.exit_code
+
+
+def _as_drain_document(summary: DrainSummary) -> "Document":
+    from migrator.adapters.output.drain_document import drain_document  # noqa: PLC0415
+
+    return drain_document(summary)
+
+
+def _as_drains_document(drains: Sequence[DrainStanding]) -> "Document":
+    from migrator.adapters.output.drain_document import drains_document  # noqa: PLC0415
+
+    return drains_document(drains)

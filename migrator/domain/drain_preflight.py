@@ -42,3 +42,16 @@ class DrainFacts:
     open_files_accepted: bool
     linked_symlinks: tuple[bytes, ...] | None
     drains_elsewhere: tuple[str, ...] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrickContent:
+    """What a catalog knows of bricks that are to be drained: names of files, bytes of their content and on the disk, the
+    largest file on the disk, and symlinks with several names (the first ones). A hard-linked file's bytes count once.
+    """
+
+    files: int
+    size_bytes: int
+    allocated_bytes: int
+    largest_bytes: int
+    linked_symlinks: tuple[bytes, ...]

@@ -93,5 +93,25 @@ class PurgeProgress:
     kept: int
 
 
-Snapshot = ScanProgress | RunProgress | VerifyProgress | PurgeProgress
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DrainProgress:
+    """How far the drain of bricks is, by Gluster's own counters. `step` is what is waited for; the totals are None where
+    nobody knows what was to be moved, the rates and `left_s` where there is no basis yet.
+    """
+
+    bricks: tuple[str, ...]
+    step: str
+    elapsed_s: float
+    files: int
+    size_bytes: int
+    total_files: int | None
+    total_bytes: int | None
+    failures: int
+    skipped: int
+    files_per_s: float | None
+    bytes_per_s: float | None
+    left_s: float | None
+
+
+Snapshot = ScanProgress | RunProgress | VerifyProgress | PurgeProgress | DrainProgress
 """What any stage shows."""

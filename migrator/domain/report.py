@@ -7,6 +7,7 @@ from enum import StrEnum
 from migrator.domain.changes import ChangeKind, ChangeTally
 from migrator.domain.convergence import ConvergenceRecord
 from migrator.domain.cutover import CutoverState, PurgeSum
+from migrator.domain.drain_standing import DrainStanding
 from migrator.domain.events import Event
 from migrator.domain.plan import Plan
 from migrator.domain.states import BatchState, ChunkKind, ChunkState, PassKind, PassState
@@ -312,7 +313,8 @@ class StatusFacts:
     `attention` is cut; `attention_total` is not. `rate` is the last minutes' throughput, None while nothing is copied;
     `last_rate` that of the last minutes in which something was. `verified_content_bytes` are those of the verified
     bytes whose content was compared, not only their attributes. `cutovers` has the newest attempt of every tree, by
-    whatever plan: a later plan leaves those out who work on the target.
+    whatever plan: a later plan leaves those out who work on the target. `drains` has the newest attempt of all bricks that
+    were drained.
     """
 
     at_s: float
@@ -334,6 +336,7 @@ class StatusFacts:
     events: tuple[Event, ...] = ()
     blocked: tuple[Blocker, ...] = ()
     cutovers: tuple[CutoverFacts, ...] = ()
+    drains: tuple[DrainStanding, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

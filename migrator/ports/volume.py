@@ -6,6 +6,7 @@ from typing import Protocol
 
 from migrator.domain.brick import VolumeState
 from migrator.domain.brick_list import BrickRoom, BrickUse
+from migrator.domain.drain_preflight import BrickContent
 from migrator.domain.volume_tasks import TaskProgress, VolumeTask
 
 
@@ -67,4 +68,13 @@ class BrickUsage(Protocol):
         """By brick what each user has there, with most bytes first; under None what was read through the mount. A brick
         that was read and holds nothing has an empty tuple. Raises UsageError where there is no such catalog, Refused
         where it is half written or damaged.
+        """
+
+
+class BrickContents(Protocol):
+    """What catalogs know of bricks that are to be drained; out of core."""
+
+    def content(self, catalog: str, bricks: Sequence[str]) -> BrickContent | None:
+        """What these bricks held when they were scanned; None where the catalog was not made from any of them. Raises
+        UsageError where there is no such catalog, Refused where it is half written or damaged.
         """

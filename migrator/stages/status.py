@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from migrator.decide import drain_standing
 from migrator.decide.blockers import blockers
 from migrator.decide.cutover_words import cutover_blockers, cutover_facts, newest_attempts
 from migrator.decide.progress_facts import (
@@ -48,6 +49,7 @@ DONE_POINTS = 400
 
 _RUNS = 5
 _COPYING_VERB = "run"
+_DRAIN_VERBS = frozenset({"brick-drain", "brick-stop"})
 _CUTOVER_VERBS = frozenset({"cutover", "rollback"})
 
 IsGone = Callable[[int, float], bool]
@@ -87,6 +89,10 @@ def read_status(
     copying = newest is not None and newest.life is RunLife.AT_WORK
     rate = _rate(ledger, now_s, newest) if copying else None
     last_rate = rate or _last_rate(ledger, runs)
+    drains = tuple(
+        drain_standing.standing(record, ledger.drains.samples(record.id))
+        for record in drain_standing.newest_attempts(ledger.drains.all())
+    )
     name = None if site is None else site.name
     plan_facts = None if chosen is None else chosen[0]
     return StatusFacts(
@@ -120,9 +126,15 @@ def read_status(
             *cutover_blockers(
                 cutovers, at_work=any(run.life is RunLife.AT_WORK and run.verb in _CUTOVER_VERBS for run in runs)
             ),
+            *drain_standing.drain_blockers(
+                drains,
+                at_work=any(run.life is RunLife.AT_WORK and run.verb in _DRAIN_VERBS for run in runs),
+                now_s=now_s,
+            ),
             *blockers(site=name, scan=scan, plan=plan_facts, batches=batches, runs=runs),
         ),
         cutovers=tuple(cutover_facts(record) for record in cutovers),
+        drains=drains,
     )
 
 

@@ -13,6 +13,8 @@ from migrator.domain.backup import BackupTold
 from migrator.domain.changes import Changes, ChangeTally, TreeChanges
 from migrator.domain.convergence import ConvergenceRecord, Prediction, TreeChurn
 from migrator.domain.cutover_run import CutoverSummary, TreeOutcome
+from migrator.domain.drain_run import DrainCheck, DrainSummary
+from migrator.domain.drain_standing import DrainStanding
 from migrator.domain.purge import PurgeFinding, PurgeSummary, TreePurge
 from migrator.domain.run import BatchSummary, DeltaSummary, GuardFinding, RunSummary, Stopped, TreeWork
 from migrator.domain.scan import BrickWalk, CatalogRecord, ScanTimes
@@ -34,6 +36,7 @@ TYPES = [
     TreeChurn,
     report.TreeFacts,
     report.CutoverFacts,
+    DrainStanding,
     report.PassFacts,
     report.AttentionCount,
     report.AttentionFile,
@@ -61,6 +64,8 @@ TYPES = [
     schedule.Obstacle,
     schedule.WhatIf,
     schedule.Remedies,
+    DrainSummary,
+    DrainCheck,
     brick_list.BrickListing,
     brick_list.BrickFacts,
     brick_list.BrickRoom,

@@ -14,7 +14,7 @@ from migrator.adapters.output.progress_lines import event_line, share, snapshot_
 from migrator.adapters.output.wording import LINE_CHARACTERS, shortened
 from migrator.domain.events import Event, Severity
 from migrator.domain.paths import show
-from migrator.domain.progress import PurgeProgress, RunProgress, ScanProgress, Snapshot, VerifyProgress
+from migrator.domain.progress import DrainProgress, PurgeProgress, RunProgress, ScanProgress, Snapshot, VerifyProgress
 from migrator.domain.units import format_count, format_rate, format_size
 from migrator.ports.clock import Clock
 
@@ -96,6 +96,9 @@ def view(snapshot: Snapshot) -> RenderableType:
             parts.append(_bar(snapshot.paths, snapshot.total_paths))
         case PurgeProgress():
             parts.append(_bar(snapshot.names, snapshot.total_names))
+        case DrainProgress():
+            if snapshot.total_bytes is not None:
+                parts.append(_bar(snapshot.size_bytes, snapshot.total_bytes))
     # The cursor waits on a line of its own: the ^C that a terminal echoes must not wrap what is to be drawn over.
     return Group(*parts, Text(""))
 

@@ -7,7 +7,7 @@ from typing import assert_never
 from migrator.adapters.output.document import clean
 from migrator.adapters.output.wording import LINE_CHARACTERS, percent, shortened
 from migrator.domain.events import Event, Severity
-from migrator.domain.progress import PurgeProgress, RunProgress, ScanProgress, Snapshot, VerifyProgress
+from migrator.domain.progress import DrainProgress, PurgeProgress, RunProgress, ScanProgress, Snapshot, VerifyProgress
 from migrator.domain.units import format_count, format_duration, format_rate, format_size, several
 
 
@@ -59,9 +59,28 @@ def snapshot_line(snapshot: Snapshot) -> str:
             ]
             if snapshot.kept:
                 parts.append(f"{several(snapshot.kept, 'path')} not known to be on the target")
+        case DrainProgress():
+            parts = _drain(snapshot)
         case _:
             assert_never(snapshot)
     return clean(", ".join(parts))
+
+
+def _drain(snapshot: DrainProgress) -> list[str]:
+    of_files = "" if snapshot.total_files is None else f" of {format_count(snapshot.total_files)}"
+    of_bytes = "" if snapshot.total_bytes is None else f" of {format_size(snapshot.total_bytes)}"
+    parts = [
+        f"{snapshot.step} {' '.join(snapshot.bricks)}: {format_count(snapshot.files)}{of_files} files",
+        f"{format_size(snapshot.size_bytes)}{of_bytes}",
+    ]
+    if snapshot.bytes_per_s is not None and snapshot.files_per_s is not None:
+        parts += [format_rate(snapshot.bytes_per_s), f"{snapshot.files_per_s:,.1f} files/s"]
+    parts.append("time left not known yet" if snapshot.left_s is None else f"{format_duration(snapshot.left_s)} left")
+    if snapshot.failures:
+        parts.append(several(snapshot.failures, "failure"))
+    if snapshot.skipped:
+        parts.append(f"{format_count(snapshot.skipped)} skipped")
+    return [*parts, format_duration(snapshot.elapsed_s)]
 
 
 def event_line(event: Event) -> str:

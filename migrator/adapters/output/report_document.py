@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from migrator.adapters.output.cutover_document import cutover_blocks
 from migrator.adapters.output.document import Block, Chart, Document, Section, clean, paragraph
+from migrator.adapters.output.drain_document import drain_table
 from migrator.adapters.output.plan_document import emptying_table, ranking_blocks, surprise_table
 from migrator.adapters.output.record_document import verification_blocks
 from migrator.adapters.output.status_document import (
@@ -43,6 +44,8 @@ def _sections(report: ReportFacts, rows: int | None) -> Iterator[Section]:
         yield Section(title="Batches", blocks=tuple(batch_blocks(status.batches)))
         yield Section(title="Users", blocks=(tree_table(status.trees, status.batches, limit=rows),))
     yield Section(title="What was verified, and how", blocks=tuple(_verified(report)))
+    if status.drains:
+        yield Section(title="Drains of bricks", blocks=(drain_table(status.drains),))
     if status.cutovers:
         yield Section(title="Cutovers", blocks=tuple(cutover_blocks(status.cutovers, now_s=status.at_s, limit=rows)))
     if status.attention_total:

@@ -18,6 +18,7 @@ from migrator.adapters.output.document import (
     text,
     wide,
 )
+from migrator.adapters.output.drain_document import drain_table
 from migrator.adapters.output.wording import NONE, percent, verified_words, when, yes
 from migrator.decide.attention import AFTERWARDS, advice
 from migrator.domain.changes import ChangeKind
@@ -63,6 +64,8 @@ def _sections(status: StatusFacts, tree_rows: int | None) -> Iterator[Section]:
     if status.batches:
         yield Section(title="Batches", blocks=tuple(batch_blocks(status.batches)))
         yield Section(title="Users", blocks=(tree_table(status.trees, status.batches, limit=tree_rows),))
+    if status.drains:
+        yield Section(title="Drains of bricks", blocks=(drain_table(status.drains),))
     if status.cutovers:
         yield Section(
             title="Cutovers", blocks=tuple(cutover_blocks(status.cutovers, now_s=status.at_s, limit=tree_rows))

@@ -1,0 +1,77 @@
+"""What `brick drain` and `brick stop` are made of."""
+
+import time
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager
+
+from migrator.adapters.bricks.places import gluster_versions, look_at_places
+from migrator.adapters.catalog.block_paths import paths_of
+from migrator.adapters.catalog.brick_contents import BrickContentFiles
+from migrator.adapters.filesystems.gluster import GlusterSource
+from migrator.adapters.filesystems.gluster_drains import GlusterDrains
+from migrator.adapters.ledger.sqlite import SqliteLedger
+from migrator.adapters.writers.descriptors import open_on_bricks
+from migrator.bootstrap import Wiring, new_token
+from migrator.bootstrap.hosts import reached
+from migrator.bootstrap.scanning import bricks
+from migrator.domain.brick import Brick
+from migrator.domain.drain_seen import PlaceSeen
+from migrator.domain.errors import UsageError
+from migrator.ports.progress import Progress
+from migrator.stages.bricks.drain_context import DrainWorld
+
+
+@asynccontextmanager
+async def drain_world(
+    wiring: Wiring, source: GlusterSource, ledger: SqliteLedger, progress: Progress
+) -> AsyncIterator[DrainWorld]:
+    """The ports of a drain, for the length of the block. Raises UsageError."""
+    site = wiring.site
+    volume = site.source.volume or ""
+    async with reached(site) as hosts, bricks(site, source, via="mount", hosts=hosts) as found:
+        if found is None:
+            raise UsageError("the source has no bricks: it is no Gluster volume")
+
+        async def versions(names: Collection[str]) -> Mapping[str, str | None]:
+            return await gluster_versions(hosts, names)
+
+        async def open_files(some: Sequence[Brick], trees: Sequence[bytes]) -> int | None:
+            return await open_on_bricks(hosts, some, trees)
+
+        async def places(some: Sequence[Brick], volume_id: str) -> Mapping[str, PlaceSeen]:
+            return await look_at_places(hosts, some, volume_id=volume_id)
+
+        def back_up(name: str) -> None:
+            directory = site.site.state_dir / "backups"
+            directory.mkdir(mode=0o700, exist_ok=True)
+            ledger.backup(directory / f"ledger-{name}.db")
+
+        yield DrainWorld(
+            volume=GlusterDrains(source.commands, volume=volume),
+            source=source,
+            target_root=wiring.target_root,
+            walks=found.walks,
+            read_block=paths_of,
+            contents=lambda: BrickContentFiles(site.catalogs_dir, temp_dir=wiring.temp_dir),
+            versions=versions,
+            open_files=open_files,
+            places=places,
+            back_up=back_up,
+            throttle=site.drain.throttle,
+            windows=site.drain.windows,
+            local_time=_local_time,
+            hooks=wiring.hooks(),
+            ledger=ledger,
+            locks=wiring.locks(),
+            files=wiring.run_files(),
+            progress=progress,
+            clock=wiring.clock,
+            blocking=wiring.blocking(),
+            tokens=new_token,
+        )
+
+
+def _local_time(at_s: float) -> tuple[int, int]:
+    """Weekday (0 is Monday) and minute of the day on this machine."""
+    found = time.localtime(at_s)
+    return found.tm_wday, found.tm_hour * 60 + found.tm_min

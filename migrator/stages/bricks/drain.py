@@ -1,0 +1,210 @@
+"""The entry of `brick drain`, `brick stop` and `brick status`."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from migrator.decide.drain_standing import newest_attempts, standing, wipe_word
+from migrator.domain.brick import VolumeState
+from migrator.domain.drain import ENDED_STATES, OUT_STATES, UNTOUCHED_STATES, DrainRecord, DrainState
+from migrator.domain.drain_run import DrainEnding, DrainRequest, DrainSummary
+from migrator.domain.drain_seen import DrainSeen, Finished, Halt
+from migrator.domain.drain_standing import DrainStanding
+from migrator.domain.errors import ExitCode, MigratorError, Refused, UsageError
+from migrator.ports.ledger import Ledger, SiteRecord
+from migrator.stages.bricks.drain_acting import DrainActor
+from migrator.stages.bricks.drain_context import DRAIN_STEPS, LOG, DrainCall, DrainWorld
+from migrator.stages.bricks.drain_guarding import Guarding
+from migrator.stages.bricks.drain_machine import DrainMachine
+from migrator.stages.bricks.drain_seeing import DrainLooker
+from migrator.stages.bricks.drain_throttle import Throttle
+
+DRAIN_VERB, STOP_VERB = "brick-drain", "brick-stop"
+_LOCK = "drain"
+"""One drain at a time is driven; it may be under way without anybody watching."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Asked:
+    """The bricks as the volume and the ledger have them."""
+
+    state: VolumeState
+    seen: DrainSeen
+    bricks: tuple[str, ...]
+    known: DrainRecord | None
+
+
+async def drain_bricks(request: DrainRequest, world: DrainWorld) -> DrainSummary:
+    """Drain the bricks of one subvolume, from wherever that is; the same call goes on after any crash, also beside a drain
+    that Gluster has gone on with. A dry run looks at everything, takes the very decisions, and changes nothing.
+
+    Raises UsageError, Refused (a hook said no, the wrong word to confirm), LockHeld, Interrupted, ToolFailed; what speaks
+    against going on is in the summary.
+    """
+    asked = await _asked(request, world)
+    if asked.known is None and all(name not in _names(asked.state) for name in asked.bricks):
+        raise UsageError(
+            f"volume {asked.state.volume} has no brick {', '.join(asked.bricks)}",
+            hint=f"bricks are named as in `migrator brick list`: {', '.join(sorted(_names(asked.state)))}",
+        )
+    site = _site(world)
+    word = wipe_word(site.site_id, asked.state.volume_id, asked.bricks)
+    if request.confirm not in (None, word):
+        raise Refused(
+            "the word to confirm is not the one of these bricks: nothing was done",
+            hint=f"to have them wiped after the commit, say --confirm {word}",
+        )
+    if request.dry_run or _begins(asked):
+        previewed = await _preview(DrainCall(world=world, request=request, site=site, run_id=None), asked)
+        if request.dry_run or previewed.ending is DrainEnding.HALTED:
+            return replace(previewed, dry_run=request.dry_run, confirm=word if request.dry_run else None)
+
+    def planned() -> DrainRecord:
+        return world.ledger.drains.plan(
+            volume=asked.state.volume,
+            volume_id=asked.state.volume_id,
+            bricks=asked.bricks,
+            at_s=world.clock.now_s(),
+            anew=_begins_anew(asked),
+        )
+
+    return await _make(DRAIN_VERB, request, world, site, planned, back=False)
+
+
+async def stop_drain(request: DrainRequest, world: DrainWorld) -> DrainSummary:
+    """Take a drain back: the bricks stay in the volume, files that were moved stay where they are, and the layout of
+    directories is put right. Raises as `drain_bricks`; UsageError where there is no drain of these bricks.
+    """
+    asked = await _asked(request, world)
+    if asked.known is None or asked.known.state in ENDED_STATES:
+        raise UsageError(
+            f"no drain of {', '.join(asked.bricks)} is under way that this program has begun",
+            hint="`migrator brick list` shows what Gluster does; what was begun by hand is stopped by hand "
+            "(`gluster volume remove-brick ... stop`, then `gluster volume rebalance VOLUME fix-layout start`)",
+        )
+    site, known = _site(world), asked.known
+    if request.dry_run:
+        return await _preview(DrainCall(world=world, request=request, site=site, run_id=None), asked, back=True)
+    return await _make(STOP_VERB, request, world, site, lambda: known, back=True)
+
+
+def read_drains(ledger: Ledger) -> tuple[DrainStanding, ...]:
+    """How far every drain is, by the ledger alone: the newest attempt of each, oldest first."""
+    records = newest_attempts(ledger.drains.all())
+    return tuple(standing(record, ledger.drains.samples(record.id)) for record in records)
+
+
+async def _asked(request: DrainRequest, world: DrainWorld) -> _Asked:
+    state, tasks = await world.volume.state_and_tasks()
+    bricks = tuple(dict.fromkeys(request.bricks))
+    drains = world.ledger.drains
+    known = drains.latest(state.volume_id, bricks)
+    if known is None:
+        # One brick of a set stands for the set that is being drained.
+        open_ones = [
+            one for one in drains.under_way() if one.volume_id == state.volume_id and set(bricks) <= set(one.bricks)
+        ]
+        known = open_ones[-1] if open_ones else None
+    seen = DrainSeen(state=state, tasks=tasks)
+    return _Asked(state=state, seen=seen, bricks=bricks if known is None else known.bricks, known=known)
+
+
+def _begins(asked: _Asked) -> bool:
+    """Whether nothing of these bricks was touched yet."""
+    return asked.known is None or asked.known.state in ENDED_STATES | UNTOUCHED_STATES or _begins_anew(asked)
+
+
+def _begins_anew(asked: _Asked) -> bool:
+    """Bricks that are in the volume again after a drain; while they are handed over, that may be its last step."""
+    known = asked.known
+    if known is None or known.state not in OUT_STATES - {DrainState.HANDING_OVER}:
+        return False
+    return set(known.bricks) <= _names(asked.state)
+
+
+async def _preview(call: DrainCall, asked: _Asked, *, back: bool = False) -> DrainSummary:
+    """What the call would begin with: neither Gluster nor the ledger is changed."""
+    known = asked.known
+    if known is None or known.state in ENDED_STATES or _begins_anew(asked):
+        known = None
+    at_s = call.now_s()
+    record = known or DrainRecord(
+        id=0,
+        volume=asked.state.volume,
+        volume_id=asked.state.volume_id,
+        bricks=asked.bricks,
+        attempt=1,
+        state=DrainState.PREFLIGHT,
+        times={DrainState.PLANNED: at_s, DrainState.PREFLIGHT: at_s},
+    )
+    if record.state in UNTOUCHED_STATES and not back:
+        # The hooks come first in the real run: the guards are asked here, before anything is written down.
+        record = replace(record, state=DrainState.PREFLIGHT, times={**record.times, DrainState.PREFLIGHT: at_s})
+    machine = _machine(call, back=back)
+    step = machine.decide(record, await machine.looker.see(record))
+    if isinstance(step, Halt):
+        return machine.halted(record, step)
+    if isinstance(step, Finished):
+        return machine.summary(record, DrainEnding.DONE, step.words)
+    words = f"it would begin with: {step.step.value}" + (f" ({step.reason})" if step.reason else "")
+    return machine.summary(record, DrainEnding.PLANNED, words)
+
+
+def _machine(call: DrainCall, *, back: bool) -> DrainMachine:
+    looker = DrainLooker(call=call, guarding=Guarding(call=call))
+    actor = DrainActor(call=call, looker=looker, throttle=Throttle(call=call))
+    return DrainMachine(call=call, looker=looker, actor=actor, back=back)
+
+
+def _names(state: VolumeState) -> frozenset[str]:
+    return frozenset(brick.name for brick in state.bricks)
+
+
+def _site(world: DrainWorld) -> SiteRecord:
+    site = world.ledger.site.read()
+    if site is None:
+        raise UsageError("this site has no ledger entry yet", hint="run `migrator init`")
+    return site
+
+
+async def _make(
+    verb: str,
+    request: DrainRequest,
+    world: DrainWorld,
+    site: SiteRecord,
+    record_of: Callable[[], DrainRecord],
+    *,
+    back: bool,
+) -> DrainSummary:
+    """The call in the ledger, with its lock, its directory and its heartbeat."""
+    purpose = f"{verb.replace('-', ' ')} {' '.join(request.bricks)}"
+    with world.locks.hold(_LOCK, purpose), world.files.open(verb, world.clock.now_s()) as directory:
+        runs = world.ledger.runs
+        run_id = runs.start(verb=verb, pid=request.pid, at_s=world.clock.now_s(), directory=directory.path)
+        call = DrainCall(world=world, request=request, site=site, run_id=run_id)
+        beating = asyncio.create_task(_beat(call, run_id))
+        exit_code = ExitCode.FAILED
+        try:
+            hooking = call.hooking()
+            if hooking is not None:
+                await hooking.begin(DRAIN_STEPS)
+            summary = await _machine(call, back=back).bring(record_of())
+            exit_code = summary.exit_code
+        except asyncio.CancelledError:
+            exit_code = ExitCode.INTERRUPTED
+            raise
+        except MigratorError as error:
+            exit_code = error.exit_code
+            LOG.error("%s", error.message, extra={"hint": error.hint})
+            raise
+        finally:
+            beating.cancel()
+            runs.finish(run_id, world.clock.now_s(), exit_code.value)
+    return summary
+
+
+async def _beat(call: DrainCall, run_id: int) -> None:
+    world = call.world
+    while True:
+        await world.clock.sleep(call.request.heartbeat_interval_s)
+        world.ledger.runs.heartbeat(run_id, world.clock.now_s())

@@ -1,0 +1,246 @@
+"""The steps of a drain, each as far as it is to be carried out. Every one may be carried out again after a crash."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+
+from migrator.decide.drain import commit_problems
+from migrator.decide.drain_out import audit_left
+from migrator.decide.drain_standing import standing
+from migrator.domain.drain import NO_NOTES, DrainNotes, DrainRecord, DrainState, DrainStep
+from migrator.domain.drain_seen import Act, DrainSeen, PlaceSeen
+from migrator.domain.errors import Refused, ToolFailed
+from migrator.domain.hooks import HookFacts, HookState, HookStep
+from migrator.domain.volume_tasks import TaskKind, TaskStatus
+from migrator.stages.bricks.audit import audit_bricks
+from migrator.stages.bricks.drain_context import DrainCall, bricks_of, hooked, samples_of
+from migrator.stages.bricks.drain_seeing import DrainLooker
+from migrator.stages.bricks.drain_throttle import Throttle
+from migrator.stages.bricks.drain_watching import Watch, progress_of
+
+_MOVING = (TaskStatus.IN_PROGRESS, TaskStatus.NOT_STARTED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Done:
+    """How a step ended: `result` None means that of the act."""
+
+    words: str = ""
+    notes: DrainNotes = NO_NOTES
+    result: DrainState | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class DrainActor:
+    """Carries steps out, for one drain."""
+
+    call: DrainCall
+    looker: DrainLooker
+    throttle: Throttle
+    _asked_hooks: bool = False
+
+    async def notes_before(self, act: Act, record: DrainRecord, seen: DrainSeen) -> DrainNotes:
+        """What has to be written down with the intent."""
+        if act.step is not DrainStep.START or seen.state is None:
+            return NO_NOTES
+        notes = self.throttle.notes(seen.state)
+        known = await self.looker.guarding.content(record)
+        if known is None:
+            return notes
+        return DrainNotes(options=notes.options, files=known[1].files, size_bytes=known[1].size_bytes)
+
+    async def carry_out(self, act: Act, record: DrainRecord) -> Done:
+        """One step. Raises MigratorError, OSError."""
+        deeds: Mapping[DrainStep, Callable[[Act, DrainRecord], Awaitable[Done]]] = {
+            DrainStep.CHECK: self._check,
+            DrainStep.START: self._start,
+            DrainStep.WATCH: self._watch,
+            DrainStep.AUDIT: self._audit,
+            DrainStep.COMMIT: self._commit,
+            DrainStep.WIPE: self._wipe,
+            DrainStep.HAND_OVER: self._hand_over,
+            DrainStep.GIVE_UP: self._give_up,
+            DrainStep.STOP: self._stop,
+            DrainStep.SETTLE: self._settle,
+            DrainStep.RESTORE: self._restore,
+        }
+        return await deeds[act.step](act, record)
+
+    async def end_hooks(self, record: DrainRecord, state: HookState) -> None:
+        """The hooks after a drain that is over. May be called again."""
+        hooking = self.call.hooking()
+        if hooking is not None:
+            await hooking.catch_up(hooked(record, HookStep.DRAIN), self.call.facts(record, state=state))
+
+    async def ask_hooks(self, record: DrainRecord) -> None:
+        """The hooks before a drain, once in every process that is about to begin it: they are guards. Raises Refused."""
+        hooking = self.call.hooking()
+        if hooking is not None and not self._asked_hooks:
+            await hooking.before(hooked(record, HookStep.DRAIN), self.call.facts(record))
+        self._asked_hooks = True
+
+    async def _check(self, _: Act, record: DrainRecord) -> Done:
+        await self.ask_hooks(record)
+        return Done()
+
+    async def _start(self, act: Act, record: DrainRecord) -> Done:
+        world = self.call.world
+        await self.throttle.follow(record)
+        if act.seen_done:
+            return Done(words=f"gone on with: task {act.task_id}")
+        if act.task_before is not None:
+            await self._end_task(record)
+        task_id = await world.volume.start(record.bricks)
+        return Done(words=f"task {task_id}", notes=DrainNotes(task_id=task_id))
+
+    async def _watch(self, act: Act, record: DrainRecord) -> Done:
+        watch = Watch(call=self.call, looker=self.looker, throttle=self.throttle)
+        # What has come to its end is looked at once: the last counters are kept so.
+        moved = await watch.until_moved(record)
+        found = standing(record, self.call.world.ledger.drains.samples(record.id))
+        words = f"{found.moved_files:,} files moved, {found.failures} failures, {found.skipped} skipped"
+        return Done(words=words, result=None if moved or act.seen_done else act.intent)
+
+    async def _audit(self, act: Act, record: DrainRecord) -> Done:
+        if act.seen_done:
+            return Done()
+        found = await self.looker.volume()
+        world = self.call.world
+        self.looker.audit = await audit_bricks(
+            bricks_of(record, () if found is None else found[0].bricks),
+            volume_id=record.volume_id,
+            walks=world.walks,
+            read_block=world.read_block,
+            clock=world.clock,
+        )
+        left = audit_left(self.looker.audit)
+        # The result is decided by the next look: what was found is no end of this step.
+        return Done(words="; ".join(left) or "nothing is left", result=act.intent)
+
+    async def _commit(self, act: Act, record: DrainRecord) -> Done:
+        hooking, place = self.call.hooking(), hooked(record, HookStep.COMMIT)
+        if act.seen_done:
+            if hooking is not None:
+                await hooking.catch_up(place, self.call.facts(record, state=HookState.DONE))
+            return Done(words="it is out of the volume")
+
+        async def after(_: HookFacts, __: None) -> HookFacts:
+            return self.call.facts(record, state=HookState.DONE)
+
+        if hooking is None:
+            await self._really_commit(record)
+        else:
+            await hooking.around(place, lambda: self._really_commit(record), facts=self.call.facts(record), after=after)
+        return Done(words="out of the volume")
+
+    async def _really_commit(self, record: DrainRecord) -> None:
+        world = self.call.world
+        await asyncio.to_thread(world.back_up, f"drain-{record.id}-commit")
+        # After the hooks and the backup: what speaks against it now.
+        problems = commit_problems(record, await self.looker.see(record))
+        if problems:
+            raise Refused(f"{record.shown_bricks} may not be committed: {'; '.join(problems)}")
+        await world.volume.commit(record.bricks)
+
+    async def _wipe(self, act: Act, record: DrainRecord) -> Done:
+        await self._by_hooks(act, record, HookStep.WIPE, self._wiped)
+        return Done(words="an empty file system is mounted there")
+
+    async def _hand_over(self, act: Act, record: DrainRecord) -> Done:
+        async def nothing_more(_record: DrainRecord, _name: str) -> None:
+            """Where it goes is the hooks' own business, and they answer for it."""
+
+        await self._by_hooks(act, record, HookStep.HAND_OVER, nothing_more)
+        return Done(words="given to where it goes")
+
+    async def _by_hooks(
+        self, act: Act, record: DrainRecord, step: HookStep, look: Callable[[DrainRecord, str], Awaitable[None]]
+    ) -> None:
+        """The `pre` hooks do it, one brick after the other; then it is looked at."""
+        hooking = self.call.hooking()
+        if hooking is None:
+            raise ToolFailed("there are no hooks that could do it")
+
+        async def after(facts: HookFacts, __: None) -> HookFacts:
+            return self.call.facts(record, brick=facts.brick, state=HookState.DONE)
+
+        for name in record.bricks:
+            place = hooked(record, step, name)
+            if act.seen_done:
+                await hooking.catch_up(place, self.call.facts(record, brick=name, state=HookState.DONE))
+            else:
+                await hooking.around(
+                    place, partial(look, record, name), facts=self.call.facts(record, brick=name), after=after
+                )
+
+    async def _wiped(self, record: DrainRecord, name: str) -> None:
+        bricks = tuple(brick for brick in bricks_of(record, ()) if brick.name == name)
+        place = (await self.call.world.places(bricks, record.volume_id))[name]
+        if place is not PlaceSeen.EMPTY:
+            raise ToolFailed(
+                f"no empty file system is mounted at {name} after the pre-wipe hooks (found: {place.value})",
+                cause="there is no hook that wipes it, it failed without saying so, or it did not mount it again",
+                hint="make the file system and mount it as /etc/fstab says, then run the same command again",
+            )
+
+    async def _give_up(self, _: Act, __: DrainRecord) -> Done:
+        return Done()
+
+    async def _stop(self, act: Act, record: DrainRecord) -> Done:
+        if act.seen_done:
+            return Done()
+        await self._end_task(record)
+        return Done(words="files that were moved stay where they are")
+
+    async def _end_task(self, record: DrainRecord) -> None:
+        progress = await self.call.world.volume.stop(record.bricks)
+        self.call.world.ledger.drains.add_samples(record.id, samples_of(progress, self.call.now_s()))
+
+    async def _settle(self, act: Act, record: DrainRecord) -> Done:
+        if act.seen_done:
+            return Done(words="the layout is right")
+        world = self.call.world
+        wanted = await self._layout_under_way(record) or await world.volume.fix_layout()
+        world.ledger.drains.note(record.id, DrainNotes(layout_task_id=wanted))
+        began_s = world.clock.monotonic_s()
+        while True:
+            found = await self.looker.volume()
+            task = None if found is None else next((task for task in found[1] if task.id == wanted), None)
+            progress = None if task is None else await self.looker.progress(task)
+            if (
+                progress is not None
+                and progress.counters
+                and all(one.status not in _MOVING for one in progress.counters)
+            ):
+                break
+            if found is not None and task is None and found[0].peers_down == ():
+                raise ToolFailed("the fix-layout was ended by somebody else")
+            shown = standing(record, world.ledger.drains.samples(record.id))
+            world.progress.show(
+                progress_of(shown, "putting the layout right after", world.clock.monotonic_s() - began_s)
+            )
+            await world.clock.sleep(self.call.request.poll_s)
+        bad = [one for one in progress.counters if one.status is not TaskStatus.COMPLETED or one.failures]
+        if bad:
+            raise ToolFailed(
+                f"the fix-layout did not come to its end on {', '.join(one.host for one in bad)} ({bad[0].status.value})",
+                hint="see Gluster's rebalance log there, then run the same command again",
+            )
+        return Done(words="the layout is right")
+
+    async def _layout_under_way(self, record: DrainRecord) -> str | None:
+        """The id of a fix-layout that goes on: one that was begun before a crash, also where its id was not written down."""
+        volume = self.call.world.volume
+        _, tasks = await volume.state_and_tasks()
+        for task in tasks:
+            if task.kind is not TaskKind.REBALANCE or not task.unfinished:
+                continue
+            progress = await volume.progress(task)
+            counters = () if progress is None else progress.counters
+            if task.id == record.notes.layout_task_id or (counters and all(one.fix_layout for one in counters)):
+                return task.id
+        return None
+
+    async def _restore(self, _: Act, record: DrainRecord) -> Done:
+        return Done(words=await self.throttle.restore(record))

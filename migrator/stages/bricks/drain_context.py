@@ -1,0 +1,192 @@
+"""What a drain works with: the ports, and the call that it is part of."""
+
+import logging
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from migrator.config.site import Window
+from migrator.domain.brick import Brick
+from migrator.domain.drain import DrainRecord, DrainSample
+from migrator.domain.drain_run import DrainRequest
+from migrator.domain.drain_seen import PlaceSeen
+from migrator.domain.events import Event, EventKind, Severity
+from migrator.domain.hooks import HookFacts, HookSite, HookStep
+from migrator.domain.volume_tasks import TaskProgress
+from migrator.ports.blocking import Blocking
+from migrator.ports.bricks import BrickWalks
+from migrator.ports.clock import Clock
+from migrator.ports.filesystem import SourceFileSystem
+from migrator.ports.hooks import Hooks
+from migrator.ports.ledger import Ledger, SiteRecord
+from migrator.ports.locks import Locks
+from migrator.ports.progress import Progress
+from migrator.ports.run_files import RunFiles
+from migrator.ports.volume import BrickContents, DrainCommands
+from migrator.stages.bricks.audit import ReadBlock
+from migrator.stages.hooking import HookedStep, HookWorld, StepHooks
+
+LOG = logging.getLogger("migrator.drain")
+
+DRAIN_STEPS = (HookStep.DRAIN, HookStep.COMMIT, HookStep.WIPE, HookStep.HAND_OVER)
+"""What this verb calls hooks around."""
+
+THROTTLE_OPTION = "cluster.rebal-throttle"
+LAZY = "lazy"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DrainWorld:
+    """The ports. `versions` tells GlusterFS by host, `open_files` how many files are open on bricks below trees (None:
+    that cannot be seen), `places` what lies where bricks are, given the volume's id. `contents` is asked in a thread.
+    `back_up` keeps a copy of the ledger under a name (blocking). `throttle` None: the option is left alone; with `windows`
+    it holds in these alone. `local_time` gives weekday (0 is Monday) and minute of the day on this machine.
+    """
+
+    volume: DrainCommands
+    source: SourceFileSystem
+    target_root: bytes
+    walks: BrickWalks
+    read_block: ReadBlock
+    contents: Callable[[], BrickContents]
+    versions: Callable[[Collection[str]], Awaitable[Mapping[str, str | None]]]
+    open_files: Callable[[Sequence[Brick], Sequence[bytes]], Awaitable[int | None]]
+    places: Callable[[Sequence[Brick], str], Awaitable[Mapping[str, PlaceSeen]]]
+    back_up: Callable[[str], None]
+    throttle: str | None
+    windows: tuple[Window, ...]
+    local_time: Callable[[float], tuple[int, int]]
+    hooks: Hooks | None
+    ledger: Ledger
+    locks: Locks
+    files: RunFiles
+    progress: Progress
+    clock: Clock
+    blocking: Blocking
+    tokens: Callable[[], str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DrainCall:
+    """One call of the verb; `run_id` is None where nothing is changed."""
+
+    world: DrainWorld
+    request: DrainRequest
+    site: SiteRecord
+    run_id: int | None
+
+    def now_s(self) -> float:
+        """The time."""
+        return self.world.clock.now_s()
+
+    def say(self, kind: EventKind, severity: Severity, subject: str, message: str) -> None:
+        """An event: onto the screen, into the log, and, unless nothing is changed, into the ledger."""
+        event = Event(at_s=self.now_s(), kind=kind, severity=severity, subject=subject, message=message)
+        if self.run_id is not None:
+            self.world.ledger.events.add(event, self.run_id)
+        self.world.progress.event(event)
+        level = {Severity.INFO: logging.INFO, Severity.WARNING: logging.WARNING, Severity.ERROR: logging.ERROR}
+        LOG.log(level[severity], "%s", message, extra={"event": kind.value, "subject": subject})
+
+    def hooking(self) -> StepHooks | None:
+        """Calls the hooks; None where there are none to be called."""
+        world = self.world
+        if world.hooks is None or self.run_id is None:
+            return None
+        return StepHooks(
+            world=HookWorld(
+                hooks=world.hooks,
+                records=world.ledger.hooks,
+                site=HookSite(
+                    site_id=self.site.site_id,
+                    name=self.site.name,
+                    file=world.hooks.site_file,
+                    source_root=world.source.root,
+                    target_root=world.target_root,
+                ),
+                run_id=self.run_id,
+                clock=world.clock,
+                blocking=world.blocking,
+                tokens=world.tokens,
+                say=self.say,
+            )
+        )
+
+    def facts(self, record: DrainRecord, *, brick: str | None = None, state: str = "") -> HookFacts:
+        """What a hook is told."""
+        return HookFacts(
+            run_id=self.run_id or 0,
+            brick=brick or ",".join(record.bricks),
+            files=record.notes.files,
+            size_bytes=record.notes.size_bytes,
+            state=state,
+            started_at_s=self.now_s(),
+        )
+
+    def throttle_now(self) -> str | None:
+        """What the option is to be now; None where it is left alone."""
+        world = self.world
+        if world.throttle is None or not world.windows:
+            return world.throttle
+        day, minute = world.local_time(self.now_s())
+        return world.throttle if any(_holds(window, day, minute) for window in world.windows) else LAZY
+
+    def throttles(self) -> tuple[str, ...]:
+        """Everything that the option may be set to."""
+        world = self.world
+        if world.throttle is None:
+            return ()
+        return tuple(dict.fromkeys((world.throttle, LAZY))) if world.windows else (world.throttle,)
+
+
+def hooked(record: DrainRecord, step: HookStep, brick: str | None = None) -> HookedStep:
+    """A step of a drain, as hooks are called around it; of one of its bricks where there are several."""
+    shown = brick or record.shown_bricks
+    key = f"drain {record.id}" if step is HookStep.DRAIN else f"drain {record.id}: {step.value}"
+    words = {
+        HookStep.DRAIN: "the drain of",
+        HookStep.COMMIT: "the commit of",
+        HookStep.WIPE: "wiping",
+        HookStep.HAND_OVER: "handing over",
+    }[step]
+    return HookedStep(
+        step=step, key=key if brick is None else f"{key} {brick}", subject=f"drain of {shown}", words=f"{words} {shown}"
+    )
+
+
+def bricks_of(record: DrainRecord, known: Sequence[Brick]) -> tuple[Brick, ...]:
+    """The bricks of a drain, also where the volume does not list them any more."""
+    by_name = {brick.name: brick for brick in known}
+    return tuple(by_name.get(name) or _from_name(name) for name in record.bricks)
+
+
+def samples_of(progress: TaskProgress, at_s: float) -> tuple[DrainSample, ...]:
+    """Gluster's counters as they are kept. `localhost` is whoever was asked: the id of its glusterd is the same for all."""
+    return tuple(
+        DrainSample(
+            task_id=progress.task_id,
+            at_s=at_s,
+            host=one.host_id or one.host,
+            files=one.files,
+            size_bytes=one.size_bytes,
+            lookups=one.lookups,
+            failures=one.failures,
+            skipped=one.skipped,
+            status=one.status,
+            runtime_s=one.runtime_s,
+        )
+        for one in progress.counters
+    )
+
+
+def _from_name(name: str) -> Brick:
+    host, _, path = name.partition(":/")
+    return Brick(name=name, host=host, path=b"/" + path.encode("utf-8", "surrogateescape"), online=None)
+
+
+def _holds(window: Window, day: int, minute: int) -> bool:
+    if window.start_minute < window.end_minute:
+        return day in window.days and window.start_minute <= minute < window.end_minute
+    # It ends on the day after.
+    if minute >= window.start_minute:
+        return day in window.days
+    return (day - 1) % 7 in window.days and minute < window.end_minute

@@ -1,0 +1,153 @@
+"""The guards before a drain: what they look at is gathered here, and decided in `decide/drain_preflight.py`."""
+
+import asyncio
+from collections.abc import Awaitable, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from migrator.decide.drain_preflight import drain_problems
+from migrator.decide.drain_standing import quorum_problems
+from migrator.domain.brick import VolumeState
+from migrator.domain.drain import DrainRecord
+from migrator.domain.drain_preflight import BrickContent, BrickLoad, DrainFacts
+from migrator.domain.drain_run import DrainCheck
+from migrator.domain.errors import MigratorError
+from migrator.domain.scan import CatalogRecord
+from migrator.domain.volume_tasks import VolumeTask
+from migrator.stages.bricks.drain_context import DrainCall, bricks_of
+
+_MIN_FREE_DISK = "cluster.min-free-disk"
+_LOOK_TIMEOUT_S = 60.0
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True, kw_only=True)
+class Guarding:
+    """Gathers the facts for one call; what cannot change meanwhile is asked once."""
+
+    call: DrainCall
+    _versions: dict[str, str | None] = field(default_factory=dict)
+    _content: tuple[CatalogRecord, BrickContent] | None = None
+
+    async def check(self, record: DrainRecord, state: VolumeState, tasks: Sequence[VolumeTask]) -> DrainCheck:
+        """Everything that the guards look at, and what speaks against a start. Changes nothing, and never raises for what
+        cannot be seen.
+        """
+        world = self.call.world
+        leaving = bricks_of(record, state.bricks)
+        rooms = await _told(world.volume.rooms())
+        min_free_disk = await _told(world.volume.option(_MIN_FREE_DISK))
+        known = await self.content(record)
+        catalog, content = (None, None) if known is None else known
+        await self._ask_versions(state)
+        trees = () if catalog is None else tuple(tree.path for tree in catalog.trees)
+        open_files = await world.open_files(leaving, trees) if trees else None
+        links = None if content is None else await self._still_linked(content.linked_symlinks)
+        own = [None if rooms is None else rooms.get(brick.name) for brick in leaving if not brick.arbiter]
+        used_bytes = [
+            None
+            if room is None or room.total_bytes is None or room.free_bytes is None
+            else room.total_bytes - room.free_bytes
+            for room in own
+        ]
+        used_inodes = [
+            None
+            if room is None or room.total_inodes is None or room.free_inodes is None
+            else room.total_inodes - room.free_inodes
+            for room in own
+        ]
+        size, inodes = _most(used_bytes), _most(used_inodes)
+        load = None
+        if content is not None and size is not None and inodes is not None:
+            load = BrickLoad(files=inodes, allocated_bytes=size, largest_bytes=content.largest_bytes)
+        facts = DrainFacts(
+            bricks=record.bricks,
+            state=state,
+            tasks=tuple(tasks),
+            task_of_record=record.notes.task_id,
+            rooms=rooms,
+            load=load,
+            min_free_disk=min_free_disk,
+            quorum=quorum_problems(state),
+            versions=dict(self._versions),
+            open_files=open_files,
+            open_files_accepted=self.call.request.accept_open_files,
+            linked_symlinks=links,
+            drains_elsewhere=tuple(
+                one.shown_bricks for one in world.ledger.drains.under_way() if set(one.bricks) != set(record.bricks)
+            ),
+        )
+        return DrainCheck(
+            problems=drain_problems(facts),
+            used_bytes=size,
+            used_inodes=inodes,
+            rooms=None if rooms is None else {name: room for name, room in rooms.items() if name not in record.bricks},
+            min_free_disk=min_free_disk,
+            versions=dict(self._versions),
+            open_files=open_files,
+            catalog=None if catalog is None else catalog.name,
+            catalog_at_s=None if catalog is None else catalog.started_at_s,
+            files=None if content is None else content.files,
+            size_bytes=None if content is None else content.size_bytes,
+            largest_bytes=None if content is None else content.largest_bytes,
+            linked_symlinks=links,
+        )
+
+    async def content(self, record: DrainRecord) -> tuple[CatalogRecord, BrickContent] | None:
+        """What the newest whole catalog of the bricks knows of these; None where none does."""
+        if self._content is None:
+            scans = [
+                one
+                for one in self.call.world.ledger.scans.all()
+                if one.whole and not one.scope and one.via == "bricks" and one.finished_at_s is not None
+            ]
+            if not scans:
+                return None
+            contents = self.call.world.contents()
+            try:
+                found = await asyncio.to_thread(contents.content, scans[-1].name, record.bricks)
+            except MigratorError:
+                return None
+            if found is not None:
+                self._content = (scans[-1], found)
+        return self._content
+
+    async def _ask_versions(self, state: VolumeState) -> None:
+        hosts = {brick.host for brick in state.bricks}
+        missing = sorted(host for host in hosts if self._versions.get(host) is None)
+        if missing:
+            self._versions.update(await self.call.world.versions(missing))
+
+    async def _still_linked(self, paths: Sequence[bytes]) -> tuple[bytes, ...]:
+        """Those that still have several names: they may have been put right since they were scanned."""
+        look = self.call.world.source.look
+
+        def is_linked(path: bytes) -> bool:
+            try:
+                entry = look(path)
+            except OSError:
+                return True
+            return entry is not None and entry.nlink > 1
+
+        def find() -> tuple[bytes, ...]:
+            return tuple(filter(is_linked, paths))
+
+        try:
+            return await self.call.world.blocking(find, timeout_s=_LOOK_TIMEOUT_S)
+        except (OSError, TimeoutError):
+            return tuple(paths)
+
+
+async def _told(asked: Awaitable[T]) -> T | None:
+    """None where it is not told: every guard takes that for a reason against."""
+    try:
+        return await asked
+    except MigratorError:
+        return None
+
+
+def _most(found: Sequence[int | None]) -> int | None:
+    """All copies of a set hold the same: the fullest counts. None where one of them is not known."""
+    known = [one for one in found if one is not None]
+    return max(known) if known and len(known) == len(found) else None

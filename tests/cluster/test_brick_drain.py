@@ -1,0 +1,324 @@
+"""`brick drain` and `brick stop` on a real cluster: users write all the while, and the program is killed wherever it acts."""
+
+import asyncio
+import errno
+import hashlib
+import os
+import signal
+import sqlite3
+import subprocess
+import threading
+import time
+import xml.etree.ElementTree as ET
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Self
+
+import pytest
+
+from migrator.adapters.executors.process import LocalProcesses
+from migrator.domain.drain_standing import DrainStanding
+from migrator.domain.lab import LabBrick
+from migrator.stages.lab import cluster
+from migrator.stages.lab.tools import LabTools
+from tests.cluster.conftest import SMALL
+from tests.cluster.handle import DEADLINE_S, LabHandle, WallClock, bring_up, take_down, wait_until
+from tests.cluster.site import LabSite, lab_site
+from tests.cluster.test_drain_audit import left_behind
+
+pytestmark = [pytest.mark.cluster, pytest.mark.needs_root, pytest.mark.slow, pytest.mark.timeout(300)]
+
+THROTTLE = "cluster.rebal-throttle"
+SETTINGS = '[drain]\nthrottle = "lazy"\npoll = "0.2s"\n'
+KILLING = """#!/bin/sh
+act=
+case " $* " in
+*" remove-brick "*" start ") act=start ;;
+*" remove-brick "*" stop ") act=stop ;;
+*" remove-brick "*" commit ") act=commit ;;
+*" fix-layout start ") act=layout ;;
+*" volume set "*) act=set ;;
+*" volume reset "*) act=reset ;;
+esac
+kill_at() {
+    if [ -n "$act" ] && [ -e "%(marks)s/$act-$1" ]; then rm "%(marks)s/$act-$1"; kill -9 $PPID; fi
+}
+[ -n "$act" ] && [ -e "%(marks)s/$act-before" ] && kill_at before && exit 1
+"%(gluster)s" "$@"
+code=$?
+kill_at after
+exit $code
+"""
+
+
+@pytest.fixture(scope="module")
+def own_lab(lab_parent: Path) -> Iterator[LabHandle]:
+    directory = lab_parent / "drains"
+    try:
+        spec = replace(
+            SMALL, directory=os.fsencode(directory), hosts=3, bricks_per_host=2, users=2, files=240, odd=False
+        )
+        lab = bring_up(spec)
+        if not lab.state.ssh_config:
+            pytest.skip("the lab has no sshd: " + "; ".join(lab.state.notes))
+        yield lab
+    finally:
+        take_down(directory)
+
+
+@dataclass
+class Drains:
+    """A site over the lab, whose gluster command kills the program where a test has left a mark."""
+
+    lab: LabHandle
+    site: LabSite
+    marks: Path
+
+    def brick(self) -> LabBrick:
+        """The last one that is still in the volume."""
+        return next(brick for brick in reversed(self.lab.bricks) if brick.name in self.names())
+
+    def mark(self, name: str) -> None:
+        (self.marks / name).touch()
+
+    def drain(self, brick: LabBrick, *options: str, code: int = 0) -> Any:
+        return self.site.json("brick", "drain", brick.name, "--accept-open-files", *options, code=code)
+
+    def dies(self, *words: str) -> None:
+        done = self.site.call("brick", *words)
+        assert done.returncode == -signal.SIGKILL, (words, done.returncode, done.stdout, done.stderr)
+        assert not list(self.marks.iterdir())
+
+    def state(self) -> str:
+        with closing(sqlite3.connect(f"file:{self.site.directory}/state/ledger.db?mode=ro", uri=True)) as ledger:
+            rows = ledger.execute("select state from drains order by id").fetchall()
+        return rows[-1][0] if rows else ""
+
+    def option(self) -> str | None:
+        info = ET.fromstring(self.lab.gluster("--xml", "volume", "info", self.lab.state.spec.volume))
+        options = {one.findtext("name"): one.findtext("value") for one in info.iter("option")}
+        return options.get(THROTTLE)
+
+    def tasks(self) -> list[str]:
+        said = self.lab.gluster("--xml", "volume", "status", self.lab.state.spec.volume, "tasks")
+        return [one.findtext("type") or "" for one in ET.fromstring(said).iter("task")]
+
+    def names(self) -> set[str]:
+        """Those of the volume now."""
+        info = ET.fromstring(self.lab.gluster("--xml", "volume", "info", self.lab.state.spec.volume))
+        return {one.findtext("name") or "" for one in info.iterfind("volInfo/volumes/volume/bricks/brick")}
+
+
+@pytest.fixture
+def drains(own_lab: LabHandle, tmp_path: Path) -> Iterator[Drains]:
+    target = Path(os.fsdecode(own_lab.state.target)) / f"drains-{os.getpid()}-{time.monotonic_ns()}"
+    target.mkdir()
+    with lab_site(own_lab, tmp_path / "site", target, via="auto", hosts=True, more=SETTINGS) as site:
+        marks = tmp_path / "marks"
+        marks.mkdir()
+        wrapper = site.directory / "gluster"
+        real = os.fsdecode(own_lab.state.gluster)
+        wrapper.write_text(KILLING % {"marks": marks, "gluster": real})
+        wrapper.chmod(0o755)
+        site.file.write_text(site.file.read_text().replace(f'"{real}"', f'"{wrapper}"'))
+        site.json("init")
+        site.json("scan", "--via", "bricks")
+        yield Drains(own_lab, site, marks)
+
+
+@dataclass
+class Users:
+    """Somebody who writes, renames and hard-links through the mount until the end of the block. `contents` is what he knows
+    to have written.
+    """
+
+    directory: Path
+    contents: dict[str, bytes] = field(default_factory=dict)
+    errors: list[OSError] = field(default_factory=list)
+    _stop: threading.Event = field(default_factory=threading.Event)
+
+    def __enter__(self) -> Self:
+        self.directory.mkdir()
+        self._thread = threading.Thread(target=self._work)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _work(self) -> None:
+        number = 0
+        while not self._stop.is_set():
+            number += 1
+            content = os.urandom(200 + number % 700)
+            one = self.directory / f"{number}"
+            try:
+                one.write_bytes(content)
+                if number % 3 == 0:
+                    one = one.rename(self.directory / f"{number}-renamed")
+                self.contents[one.name] = content
+                if number % 5 == 0:
+                    os.link(one, self.directory / f"{number}-again")
+                    self.contents[f"{number}-again"] = content
+            except OSError as error:
+                self.errors.append(error)
+            time.sleep(0.01)
+
+
+def digests(root: Path) -> dict[str, str]:
+    """Every regular file by its digest, read again and not from this machine's memory."""
+    found: dict[str, str] = {}
+    for path in root.rglob("*"):
+        if path.is_file() and not path.is_symlink():
+            with path.open("rb") as stream:
+                os.posix_fadvise(stream.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+                found[str(path.relative_to(root))] = hashlib.file_digest(stream, "sha256").hexdigest()
+    return found
+
+
+async def start_glusterd(lab: LabHandle, brick: LabBrick) -> None:
+    """Without waiting for every brick that the lab had: some were drained."""
+    tools = LabTools(LocalProcesses(), lab.state.token)
+    await cluster.start_glusterd(lab.host_of(brick), tools, WallClock())
+    await cluster.wait_for_pool(lab.state, tools, WallClock())
+
+
+def hook(site: LabSite, where: str, text: str) -> None:
+    file = site.directory / "hooks" / where
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(
+        f"#!/bin/sh\necho \"$MIGRATOR_STAGE $MIGRATOR_BRICK $MIGRATOR_STATE\" >> '{site.directory}/calls'\n{text}\n"
+    )
+    file.chmod(0o755)
+
+
+def test_a_brick_is_drained_committed_and_wiped_while_users_work(drains: Drains) -> None:
+    lab, brick = drains.lab, drains.brick()
+    holder = lab.host_of(brick).holder_pid
+    mounted = os.path.dirname(os.fsdecode(lab.brick_path(brick)))
+    for stage in ("pre-drain", "post-drain", "pre-commit", "post-commit"):
+        hook(drains.site, f"{stage}.d/10-note", "exit 0")
+    inside, image = f"nsenter -t {holder} -m --", os.fsdecode(brick.image)
+    hook(
+        drains.site,
+        "pre-wipe.d/10-mkfs",
+        f"set -e\n{inside} umount {mounted}\nmkfs.xfs -q -f -i size=512 {image}\n"
+        f"{inside} mount -t xfs -o loop {image} {mounted}",
+    )
+    before = digests(lab.source)
+    shown = drains.drain(brick, "--dry-run")
+    assert shown["ending"] == "planned", shown
+    assert shown["check"]["problems"] == []
+    assert shown["check"]["versions"]
+    assert drains.state() == ""
+    with Users(lab.source / "home" / "busy") as users:
+        done = drains.drain(brick, "--confirm", shown["confirm"])
+    assert done["ending"] == "done", done
+    assert brick.name not in drains.names()
+    assert drains.state() == "wiped"
+    assert list(lab.brick_directory(brick).parent.iterdir()) == []
+    assert (done["standing"]["failures"], done["standing"]["skipped"]) == (0, 0)
+    assert done["standing"]["moved_files"] > 0
+    assert drains.option() is None
+    assert list((drains.site.directory / "state" / "backups").glob("ledger-drain-*-commit.db"))
+    calls = (drains.site.directory / "calls").read_text().splitlines()
+    assert calls == [
+        f"pre-drain {brick.name} ",
+        f"pre-commit {brick.name} ",
+        f"post-commit {brick.name} done",
+        f"post-drain {brick.name} done",
+        f"pre-wipe {brick.name} ",
+    ]
+    # In the moment of the commit clients still ask the brick that has gone (GlusterFS 10.3).
+    assert {error.errno for error in users.errors} <= {errno.ENOTCONN}
+    assert len(users.contents) > 20
+    after = digests(lab.source)
+    assert {name: after.get(name) for name in before} == before
+    for name, content in users.contents.items():
+        assert (users.directory / name).read_bytes() == content
+    (told,) = drains.site.json("status")["drains"]
+    assert (told["bricks"], told["state"]) == ([brick.name], "wiped")
+
+
+def test_leftovers_are_refused_and_the_drain_is_taken_back(drains: Drains) -> None:
+    lab, brick = drains.lab, drains.brick()
+    before = digests(lab.source)
+    assert drains.drain(brick, "--no-commit")["ending"] == "waits"
+    assert drains.state() == "audited"
+    stray = left_behind(lab.brick_directory(brick))
+    try:
+        refused = drains.drain(brick, code=4)
+    finally:
+        stray.unlink()
+    assert refused["left_behind"] == ["home/left behind"]
+    assert drains.state() == "failed"
+    assert brick.name in drains.names()
+    (blocker,) = [one for one in drains.site.json("status")["blocked"] if brick.name in one["subject"]]
+    assert "1 file left" in blocker["on"]
+    drains.mark("stop-before")
+    drains.dies("stop", brick.name)
+    drains.mark("layout-after")
+    drains.dies("stop", brick.name)
+    assert drains.site.json("brick", "stop", brick.name)["ending"] == "taken-back"
+    assert drains.state() == "stopped"
+    assert drains.option() is None
+    assert "Remove brick" not in drains.tasks()
+    assert brick.name in drains.names()
+    assert digests(lab.source) == before
+
+
+def test_a_drain_goes_on_after_every_kill_and_after_glusterd(drains: Drains) -> None:
+    lab, brick = drains.lab, drains.brick()
+    before = digests(lab.source)
+    words = ("drain", brick.name, "--accept-open-files")
+    for mark in ("set-before", "set-after", "start-before", "start-after"):
+        drains.mark(mark)
+        drains.dies(*words)
+    assert drains.option() == "lazy"
+    watching = drains.site.start("brick", *words, "--no-commit")
+    try:
+        wait_until(lambda: drains.state() in ("draining", "drained", "audited"), "it is watched")
+        watching.kill()
+    finally:
+        watching.wait()
+    lab.stop_glusterd(lab.host_of(brick))
+    try:
+        watching = drains.site.start("brick", *words, "--no-commit")
+        time.sleep(1.0)
+    finally:
+        asyncio.run(start_glusterd(lab, brick))
+    assert watching.wait(DEADLINE_S) in (0, 4)
+    assert drains.drain(brick, "--no-commit")["ending"] == "waits"
+    for mark in ("commit-before", "commit-after", "reset-before", "reset-after"):
+        drains.mark(mark)
+        drains.dies(*words)
+    assert drains.drain(brick)["ending"] == "done"
+    assert drains.state() == "committed"
+    assert brick.name not in drains.names()
+    assert drains.option() is None
+    assert digests(lab.source) == before
+
+
+def test_an_interrupted_watch_leaves_gluster_at_work(drains: Drains) -> None:
+    brick = drains.brick()
+    watching = drains.site.start("brick", "drain", brick.name, "--accept-open-files", "--no-commit")
+    wait_until(lambda: drains.state() == "draining" or watching.poll() is not None, "it is watched")
+    watching.send_signal(signal.SIGINT)
+    assert watching.wait(DEADLINE_S) in (130, 0)
+    assert drains.tasks() == ["Remove brick"] or "Remove brick" in drains.tasks()
+    (told,) = drains.site.json("brick", "status")
+    assert set(told) >= set(DrainStanding.__dataclass_fields__)
+    assert drains.site.json("brick", "stop", brick.name)["ending"] == "taken-back"
+
+
+def test_what_cannot_be_drained_is_refused_before_anything_is_touched(drains: Drains) -> None:
+    several = sorted(drains.names())[:2]
+    done = drains.site.json("brick", "drain", *several, "--accept-open-files", code=4)
+    assert any("one after the other" in reason for reason in done["reasons"])
+    assert drains.state() == ""
+    unknown: subprocess.CompletedProcess[str] = drains.site.call("brick", "drain", "gl9:/nowhere")
+    assert unknown.returncode == 2
+    assert drains.names() >= set(several)
