@@ -6,6 +6,7 @@ has its room from the first moment, so no instant in between passes a limit eith
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from heapq import heapify, heappop, heappush
 from math import ceil, inf
 
 from migrator.decide.schedule_sides import SourceSide, TargetSide
@@ -71,14 +72,16 @@ class _Player:
         self._holds = holds
         self._source = SourceSide(facts)
         self._target = TargetSide(facts)
+        self._growth_share = facts.growth_share
         self._day = 0.0
         self._copy: _Copy | None = None
         self._drain: _Drain | None = None
         self._next_batch = 0
         self._next_drain = 0
         self._copied_day = 0.0
-        # What is to be purged, when, and until when it grew.
-        self._freeing = [(kept.freed_day, kept.placed, 0.0) for kept in facts.kept]
+        # A heap of what is to be purged: when, a number that makes it unique, what, and until when it grew.
+        self._freeing = [(kept.freed_day, -1 - number, kept.placed, 0.0) for number, kept in enumerate(facts.kept)]
+        heapify(self._freeing)
         self._joining: list[tuple[float, int]] = []
         self._purges = 0
         self._joins = 0
@@ -161,18 +164,18 @@ class _Player:
 
     def _copy_end(self, batch: BatchFacts) -> float:
         """Everything that was there when copying ends has been copied: users go on meanwhile."""
-        added = self._facts.growth_share * batch.copy_days
+        added = self._growth_share * batch.copy_days
         return inf if added >= 1.0 else (self._day + batch.copy_days) / (1.0 - added)
 
     def _take(self, target: TargetSide, batch: BatchFacts) -> None:
-        share = self._facts.growth_share
+        share = self._growth_share
         target.take(
             batch.target_bytes, batch.target_inodes, batch.placed.all_bytes * share, batch.placed.all_files * share
         )
 
     def _lacks_with(self, batch: BatchFacts, day: float) -> tuple[float, float]:
         """What the target would lack on that day with this batch, by the room that it has now."""
-        share = self._facts.growth_share
+        share = self._growth_share
         return self._target.lacking(
             day,
             with_bytes=batch.target_bytes + batch.placed.all_bytes * share * day,
@@ -180,7 +183,8 @@ class _Player:
         )
 
     def _next_day(self) -> float:
-        days = [day for day, *_ in self._freeing] + [day for day, _ in self._joining]
+        days = [self._freeing[0][0]] if self._freeing else []
+        days += [day for day, _ in self._joining]
         if self._copy is not None:
             days.append(self._copy.ends_day)
         if self._drain is not None:
@@ -224,9 +228,9 @@ class _Player:
         self._day = day
         if self._copy is not None and self._copy.ends_day <= day:
             self._moved(self._copy)
-        for freed in [one for one in self._freeing if one[0] <= day]:
-            self._freeing.remove(freed)
-            self._source.remove(freed[1], grown_until_day=freed[2])
+        while self._freeing and self._freeing[0][0] <= day:
+            _, _, placed, grown_until_day = heappop(self._freeing)
+            self._source.remove(placed, grown_until_day=grown_until_day)
             self._purges += 1
         if drained and self._drain is not None:
             self._is_cleared(self._drain)
@@ -239,9 +243,9 @@ class _Player:
     def _moved(self, copy: _Copy) -> None:
         placed = copy.facts.placed
         self._source.settle(placed, self._day)
-        files = placed.all_files * (1.0 + self._facts.growth_share * self._day)
+        files = placed.all_files * (1.0 + self._growth_share * self._day)
         freed_day = self._day + self._facts.retain_days + files * self._facts.purge_days_per_file
-        self._freeing.append((freed_day, placed, self._day))
+        heappush(self._freeing, (freed_day, copy.place, placed, self._day))
         self._steps.append(
             BatchStep(
                 batch=copy.facts.number,

@@ -50,10 +50,13 @@ class Amount:
         self._unplaced -= unplaced
         self._settled -= (sum(placed) + unplaced) * self._growth_share * grown_until_day
 
-    def on(self, place: int, share: float, spread: Sequence[int], day: float) -> float:
-        """On one subvolume, which takes `share` of what is `spread` from others and of what was added."""
-        moved = sum(self._base[other] for other in spread) + self._unplaced
-        return self._base[place] + (moved + self._settled + self._live * day) * share
+    def loose(self, gone: Sequence[int], day: float) -> float:
+        """What all subvolumes share in: what lay on those that are gone, and what was added."""
+        return sum(self._base[other] for other in gone) + self._unplaced + self._settled + self._live * day
+
+    def on(self, place: int, share: float, loose: float) -> float:
+        """On one subvolume, which takes `share` of what is loose."""
+        return self._base[place] + loose * share
 
     def rate(self, share: float) -> float:
         """What is added in a day to a subvolume that takes this share."""
@@ -75,13 +78,16 @@ class SourceSide:
             self._add(placed, live=False)
         self.active = list(range(count))
         self._gone: list[int] = []
+        self._weights = [max(one.total_bytes, 1) for one in self._facts]
+        self._active_weight = sum(self._weights)
         # What the file system takes for itself, and what was written since the scan, is not moved by a drain.
         content = [self.content(place, 0.0) for place in range(count)]
         self._overhead = [
             max(one.total_bytes - one.free_bytes - held, 0.0) for one, held in zip(self._facts, content, strict=True)
         ]
+        files_loose = self.files.loose((), 0.0)
         self._most_files = [
-            None if one.free_inodes is None else one.free_inodes + self._on(self.files, place, 0.0)
+            None if one.free_inodes is None else one.free_inodes + self.files.on(place, self._share(place), files_loose)
             for place, one in enumerate(self._facts)
         ]
         # One that is too full already cannot be said to become so: until it has emptied, it is held to its size.
@@ -101,22 +107,22 @@ class SourceSide:
         self.bytes.remove(placed.size_bytes, placed.unplaced_bytes, grown_until_day=grown_until_day)
         self.files.remove(placed.files, placed.unplaced_files, grown_until_day=grown_until_day)
 
-    def _weight(self, active: Sequence[int], place: int) -> float:
-        return max(self._facts[place].total_bytes, 1) / sum(max(self._facts[other].total_bytes, 1) for other in active)
-
-    def _on(self, amount: Amount, place: int, day: float) -> float:
-        return amount.on(place, self._weight(self.active, place), self._gone, day)
+    def _share(self, place: int) -> float:
+        return self._weights[place] / self._active_weight
 
     def content(self, place: int, day: float) -> float:
         """Bytes of files on an active subvolume, with what a drain under way brings it."""
-        return self._on(self.bytes, place, day)
+        return self.bytes.on(place, self._share(place), self.bytes.loose(self._gone, day))
 
     def leaving(self, place: int, day: float) -> tuple[float, float]:
         """Bytes and files that a drain of it has to move if it holds nothing that was added after this day."""
         rest = [other for other in self._gone if other != place]
-        active = [*self.active, place] if place not in self.active else self.active
-        weight = self._weight(active, place)
-        return self.bytes.on(place, weight, rest, day), self.files.on(place, weight, rest, day)
+        weight = self._active_weight + (0 if place in self.active else self._weights[place])
+        share = self._weights[place] / weight
+        return (
+            self.bytes.on(place, share, self.bytes.loose(rest, day)),
+            self.files.on(place, share, self.files.loose(rest, day)),
+        )
 
     def _limit(self, place: int) -> float:
         return self._facts[place].total_bytes * self._max_fill - self._overhead[place]
@@ -125,22 +131,29 @@ class SourceSide:
         """Its drain begins: others take what is added, and have room for what it holds."""
         self.active.remove(place)
         self._gone.append(place)
+        self._active_weight -= self._weights[place]
 
     def room_without(self, place: int, day: float) -> bool:
         """Whether all others would keep their limits on that day if this one was drained."""
         self.takes_out(place)
+        bytes_loose, files_loose = self._loose(day)
         kept = all(
-            within(self.content(other, day), self._limit(other)) and self._files_fit(other, day)
+            within(self.bytes.on(other, self._share(other), bytes_loose), self._limit(other))
+            and self._files_fit(other, files_loose)
             for other in self.active
         )
         self._gone.pop()
         self.active.append(place)
         self.active.sort()
+        self._active_weight += self._weights[place]
         return kept
 
-    def _files_fit(self, place: int, day: float) -> bool:
+    def _loose(self, day: float) -> tuple[float, float]:
+        return self.bytes.loose(self._gone, day), self.files.loose(self._gone, day)
+
+    def _files_fit(self, place: int, files_loose: float) -> bool:
         most = self._most_files[place]
-        return most is None or within(self._on(self.files, place, day), most)
+        return most is None or within(self.files.on(place, self._share(place), files_loose), most)
 
     def note_emptied(self, day: float) -> None:
         """Whoever has come below its limit is held to it from now on."""
@@ -156,21 +169,20 @@ class SourceSide:
         """A subvolume that growth alone brings over a limit by that day, the day on which it does, and the bytes over it
         in the end; None where all keep theirs.
         """
-        found = [over for place in self.active if (over := self._over(place, day)) is not None]
+        bytes_loose, files_loose = self._loose(day)
+        found = []
+        for place in self.active:
+            share = self._share(place)
+            for amount, loose, most in (
+                (self.bytes, bytes_loose, self.limit(place)),
+                (self.files, files_loose, self._most_files[place]),
+            ):
+                held = amount.on(place, share, loose)
+                if most is not None and not within(held, most):
+                    rate = amount.rate(share)
+                    over_day = day - (held - most) / rate if rate > 0 else day
+                    found.append((place, over_day, held - most if amount is self.bytes else 0.0))
         return min(found, key=lambda one: one[1]) if found else None
-
-    def _over(self, place: int, day: float) -> tuple[int, float, float] | None:
-        share = self._weight(self.active, place)
-        for amount, most in ((self.bytes, self.limit(place)), (self.files, self._most_files[place])):
-            held = self._on(amount, place, day)
-            if most is not None and not within(held, most):
-                rate = amount.rate(share)
-                return (
-                    place,
-                    day - (held - most) / rate if rate > 0 else day,
-                    held - most if amount is self.bytes else 0.0,
-                )
-        return None
 
     @property
     def facts(self) -> tuple[SubvolumeFacts, ...]:
