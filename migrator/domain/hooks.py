@@ -45,8 +45,8 @@ class HookStep(StrEnum):
     ADD = "add"
 
 
-CALLED_STEPS = frozenset(HookStep) - {HookStep.ADD}
-"""Those that this version calls hooks around; for the others they are checked, and wait."""
+CALLED_STEPS = frozenset(HookStep)
+"""Those that this version calls hooks around; for others they would be checked, and wait."""
 
 
 class HookState(StrEnum):
@@ -159,6 +159,8 @@ class HookFacts:
     makes the switch), `old_path` and `new_path` where it leads before the switch and after it, absolute; `text` is what he
     is told at this stage.
 
+    `side` is `source` or `target`: to which file system bricks are given.
+
     `state` is empty before the step, afterwards a `HookState`. `files` and
     `size_bytes` are planned, the `copied_` ones what this run brought. `begins_at_s` is
     when a move that is announced begins. Times are seconds since the epoch.
@@ -170,6 +172,7 @@ class HookFacts:
     pass_kind: PassKind | None = None
     pass_number: int | None = None
     brick: str | None = None
+    side: str | None = None
     trees: tuple[UserTree, ...] = ()
     user: str | None = None
     link: bytes | None = None

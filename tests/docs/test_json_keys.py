@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from migrator.domain import brick_list, report, schedule
+from migrator.domain.addition_run import AdditionSummary
+from migrator.domain.addition_seen import NewPlace
 from migrator.domain.announcing import Announcement, AnnounceSummary
 from migrator.domain.archives import LeftOut, NotRestored, Restored, TreeArchived
 from migrator.domain.backup import BackupTold
@@ -24,6 +26,8 @@ from migrator.domain.volume_tasks import TaskCounters
 
 TEXT = (Path(__file__).parents[2] / "docs" / "json.md").read_text()
 TYPES = [
+    AdditionSummary,
+    NewPlace,
     TreeArchived,
     LeftOut,
     Restored,

@@ -1,0 +1,59 @@
+"""Adding bricks to a Gluster volume: what glusterd is asked, and what it is told to do."""
+
+from collections.abc import Mapping, Sequence
+
+from migrator.adapters.filesystems.gluster import GlusterCommands
+from migrator.adapters.filesystems.gluster_tasks_xml import parse_task_id
+from migrator.domain.brick import VolumeState
+from migrator.domain.brick_list import BrickRoom
+from migrator.domain.volume_tasks import TaskProgress, VolumeTask
+
+
+class GlusterAdditions:
+    """The `AdditionCommands` port."""
+
+    def __init__(self, commands: GlusterCommands, *, volume: str) -> None:
+        self._commands = commands
+        self._volume = volume
+
+    async def state_and_tasks(self) -> tuple[VolumeState, tuple[VolumeTask, ...]]:
+        """The volume with its peers and heals, and every task that is listed. Raises ToolFailed."""
+        state, tasks = await self._commands.state_and_tasks()
+        return await self._commands.state_for_bricks(state), tasks
+
+    async def rooms(self) -> Mapping[str, BrickRoom]:
+        """By brick name the file system that it lies on. Raises ToolFailed."""
+        return await self._commands.rooms()
+
+    async def owners(self) -> Mapping[str, str]:
+        """By brick name the volume that it belongs to, of every volume of the pool. Raises ToolFailed."""
+        answer = await self._commands.ask("info", "all")
+        return {
+            brick.findtext("name") or "": volume.findtext("name") or ""
+            for volume in answer.iterfind("volInfo/volumes/volume")
+            for brick in volume.iterfind("bricks/brick")
+        }
+
+    async def version(self) -> str | None:
+        """That of GlusterFS on the host that answers."""
+        return await self._commands.version()
+
+    async def progress(self, task: VolumeTask) -> TaskProgress | None:
+        """The counters of a task that is listed. Raises ToolFailed."""
+        return await self._commands.progress(task)
+
+    async def add(self, bricks: Sequence[str]) -> None:
+        """`add-brick`, never with `force`: glusterd itself refuses a brick that was one before. Raises ToolFailed."""
+        await self._commands.ask("add-brick", self._volume, *bricks)
+
+    async def replace(self, old: str, new: str) -> None:
+        """`replace-brick ... commit force`, the only form that there is. Raises ToolFailed."""
+        await self._commands.ask("replace-brick", self._volume, old, new, "commit", "force")
+
+    async def fix_layout(self) -> str:
+        """`rebalance VOL fix-layout start`. Raises ToolFailed."""
+        return parse_task_id(await self._commands.ask("rebalance", self._volume, "fix-layout", "start"))
+
+    async def rebalance(self) -> str:
+        """`rebalance VOL start`: a move that would leave a brick with less free space than it had is skipped. Raises ToolFailed."""
+        return parse_task_id(await self._commands.ask("rebalance", self._volume, "start"))

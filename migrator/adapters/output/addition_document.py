@@ -1,0 +1,58 @@
+"""What an addition of bricks came to."""
+
+from collections.abc import Iterator
+
+from migrator.adapters.output.document import Block, Document, Section, facts, figure, paragraph, table, text, wide
+from migrator.adapters.output.wording import NONE
+from migrator.domain.addition_run import AdditionEnding, AdditionSummary
+from migrator.domain.addition_seen import NewPlace
+from migrator.domain.units import format_count, format_size
+
+
+def addition_document(summary: AdditionSummary) -> Document:
+    """The whole of it."""
+    title = "Adding bricks, dry run" if summary.dry_run else "Adding bricks"
+    return Document(title=title, subtitle="", sections=(Section(title="", blocks=tuple(_blocks(summary))),))
+
+
+def _blocks(summary: AdditionSummary) -> Iterator[Block]:
+    bad = summary.ending in (AdditionEnding.HALTED, AdditionEnding.STUCK)
+    yield paragraph(summary.words, alert=bad)
+    for reason in summary.reasons:
+        yield paragraph(reason, alert=True)
+    if summary.hint:
+        yield paragraph(summary.hint)
+    pairs = [("bricks", ", ".join(summary.bricks)), ("to", f"the {summary.side.value}"), ("state", summary.state.value)]
+    if summary.instead_of is not None:
+        pairs.append(("in the place of", summary.instead_of))
+    if summary.size_bytes is not None:
+        pairs.append(("size", format_size(summary.size_bytes)))
+    if summary.moved_files or summary.failures or summary.skipped:
+        pairs.append(("moved", f"{format_count(summary.moved_files)} files, {format_size(summary.moved_bytes)}"))
+        pairs.append(("failures", format_count(summary.failures)))
+        pairs.append(("skipped", format_count(summary.skipped)))
+    yield facts(pairs)
+    if summary.places:
+        columns = [
+            wide("brick"),
+            text("mounted at"),
+            text("device"),
+            text("file system"),
+            figure("size"),
+            wide("holds"),
+        ]
+        yield table("", columns, [_row(place) for place in summary.places])
+
+
+def _row(place: NewPlace) -> tuple[str, ...]:
+    if place.unread:
+        return (place.name, NONE, NONE, NONE, NONE, f"not known: {place.unread}")
+    holds = ", ".join(place.entries) or ("marks of a brick" if place.stale else "nothing")
+    return (
+        place.name,
+        place.mount if place.own else f"{place.mount} (not its own)",
+        place.device or NONE,
+        place.filesystem or NONE,
+        NONE if place.total_bytes is None else format_size(place.total_bytes),
+        holds,
+    )

@@ -1,0 +1,82 @@
+"""What an addition of bricks is made of."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from migrator.adapters.bricks.new_places import look_at_new_places
+from migrator.adapters.filesystems.gluster import GlusterSource
+from migrator.adapters.filesystems.gluster_additions import GlusterAdditions
+from migrator.adapters.ledger.sqlite import SqliteLedger
+from migrator.bootstrap import Wiring, new_token
+from migrator.bootstrap.hosts import reached
+from migrator.domain.addition import TargetRoom
+from migrator.domain.errors import ToolFailed, UsageError
+from migrator.domain.storage_targets import Reachability, StorageSeen, TargetKind
+from migrator.ports.progress import Progress
+from migrator.stages.bricks.add_context import AdditionWorld
+
+_ROOM_TIMEOUT_S = 60.0
+
+
+@asynccontextmanager
+async def addition_world(
+    wiring: Wiring, source: GlusterSource, ledger: SqliteLedger, progress: Progress
+) -> AsyncIterator[AdditionWorld]:
+    """The ports of an addition, for the length of the block. Raises UsageError."""
+    volume = wiring.site.source.volume
+    if volume is None:
+        raise UsageError("[source] volume is missing", hint="name the Gluster volume in site.toml")
+    async with reached(wiring.site) as hosts:
+        yield AdditionWorld(
+            volume=GlusterAdditions(source.commands, volume=volume),
+            source_root=wiring.source_root,
+            target_root=wiring.target_root,
+            places=lambda bricks: look_at_new_places(hosts, bricks),
+            target_room=lambda: _room(wiring),
+            back_up=_back_up(ledger, wiring.site.site.state_dir / "backups"),
+            hooks=wiring.hooks(),
+            ledger=ledger,
+            locks=wiring.locks(),
+            files=wiring.run_files(),
+            progress=progress,
+            clock=wiring.clock,
+            blocking=wiring.blocking(),
+            tokens=new_token,
+        )
+
+
+async def _room(wiring: Wiring) -> TargetRoom:
+    """How large the target is; what cannot be asked is None."""
+    storage = wiring.storage_targets()
+    seen: StorageSeen | None = None
+    if storage is not None:
+        try:
+            seen = await storage.look()
+        except ToolFailed:
+            # The file system's own size tells as well.
+            seen = None
+    known = None if seen is None else sum(_counts(seen))
+    return TargetRoom(total_bytes=await asyncio.to_thread(_total, wiring), storage_targets=known)
+
+
+def _counts(seen: StorageSeen) -> list[bool]:
+    """Those that take files now; one that is only registered is none."""
+    return [one.kind is TargetKind.STORAGE and one.reachability is Reachability.ONLINE for one in seen.targets]
+
+
+def _total(wiring: Wiring) -> int | None:
+    try:
+        with wiring.target() as target:
+            return target.capacity().total_bytes
+    except OSError:
+        return None
+
+
+def _back_up(ledger: SqliteLedger, directory: Path) -> Callable[[str], None]:
+    def back_up(name: str) -> None:
+        directory.mkdir(mode=0o700, exist_ok=True)
+        ledger.backup(directory / f"ledger-{name}.db")
+
+    return back_up

@@ -1,0 +1,151 @@
+"""What each step of an addition does. Every one may be done again after a crash."""
+
+from dataclasses import dataclass
+
+from migrator.decide.addition import grown, problems_before
+from migrator.domain.addition import NO_NOTES, AdditionNotes, AdditionRecord, AdditionSide, AdditionStep
+from migrator.domain.addition_seen import Act
+from migrator.domain.errors import Refused, ToolFailed
+from migrator.domain.hooks import HookState
+from migrator.domain.units import format_duration, format_size
+from migrator.domain.volume_tasks import TaskKind, TaskStatus
+from migrator.stages.bricks.add_context import AdditionCall, hooked, samples_of
+from migrator.stages.bricks.add_seeing import AdditionLooker, told
+
+_MOVING = (TaskStatus.IN_PROGRESS, TaskStatus.NOT_STARTED)
+_PATIENCE_S = 3600.0
+"""How long nothing may be seen of a task before it is decided anew."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Done:
+    """What a step came to."""
+
+    words: str = ""
+    notes: AdditionNotes = NO_NOTES
+
+
+@dataclass(slots=True, kw_only=True)
+class AdditionActor:
+    """Carries out steps for one call."""
+
+    call: AdditionCall
+    looker: AdditionLooker
+
+    async def notes_before(self, act: Act, record: AdditionRecord) -> AdditionNotes:
+        """What has to be known before a step begins."""
+        if act.step is AdditionStep.HAND_OVER and record.notes.room_before is None:
+            return AdditionNotes(room_before=await self.call.world.target_room())
+        return NO_NOTES
+
+    async def carry_out(self, act: Act, record: AdditionRecord) -> Done:
+        """Do it. Raises MigratorError, OSError, TimeoutError."""
+        if act.seen_done or act.step is AdditionStep.GIVE_UP:
+            return Done(words=act.reason or ("seen to be done" if act.step is AdditionStep.ADD else ""))
+        deeds = {
+            AdditionStep.PREPARE: self._prepare,
+            AdditionStep.ADD: self._add,
+            AdditionStep.LAY_OUT: self._lay_out,
+            AdditionStep.BALANCE: self._balance,
+            AdditionStep.HEAL: self._heal,
+            AdditionStep.WATCH: self._watch,
+            AdditionStep.HAND_OVER: self._hand_over,
+            AdditionStep.FINISH: self._finish,
+        }
+        return await deeds[act.step](record)
+
+    async def _prepare(self, record: AdditionRecord) -> Done:
+        call = self.call
+        if record.side is AdditionSide.TARGET:
+            return Done(words=f"{record.shown_bricks} belongs to no volume")
+        await call.world.blocking(lambda: call.world.back_up(f"addition-{record.id}"), timeout_s=600.0)
+        await self._call_hooks(record)
+        seen = await self.looker.see(record)
+        if problems := problems_before(record, seen, call.request.wish, prepared=True):
+            raise Refused("; ".join(problems), hint="put it right, then run the same command again")
+        sizes = [place.total_bytes for place in self.looker.places.values()]
+        size_bytes = None if None in sizes else sum(one for one in sizes if one)
+        shown = "" if size_bytes is None else f", {format_size(size_bytes)} in all"
+        return Done(words=f"empty file systems are mounted{shown}", notes=AdditionNotes(size_bytes=size_bytes))
+
+    async def _call_hooks(self, record: AdditionRecord) -> None:
+        hooking = self.call.hooking()
+        if hooking is not None:
+            await hooking.before(hooked(record), self.call.facts(record))
+
+    async def _add(self, record: AdditionRecord) -> Done:
+        if record.instead_of is not None:
+            await self.call.world.volume.replace(record.instead_of, record.bricks[0])
+        else:
+            await self.call.world.volume.add(record.bricks)
+        return Done()
+
+    async def _lay_out(self, record: AdditionRecord) -> Done:
+        return self._begun(record, await self.call.world.volume.fix_layout())
+
+    async def _balance(self, record: AdditionRecord) -> Done:
+        return self._begun(record, await self.call.world.volume.rebalance())
+
+    def _begun(self, record: AdditionRecord, task_id: str) -> Done:
+        self.call.world.ledger.additions.note(record.id, AdditionNotes(task_id=task_id))
+        return Done(words=f"task {task_id} is begun")
+
+    async def _watch(self, record: AdditionRecord) -> Done:
+        """Until the task does not move any more, or what is seen needs another decision."""
+        call, heard_s = self.call, self.call.now_s()
+        while True:
+            found = await told(call.world.volume.state_and_tasks())
+            tasks = () if found is None else found[1]
+            task = next((one for one in tasks if one.kind is TaskKind.REBALANCE), None)
+            progress = None if task is None else await told(call.world.volume.progress(task))
+            now_s = call.now_s()
+            if progress is not None and progress.counters:
+                heard_s = now_s
+                call.world.ledger.additions.add_samples(record.id, samples_of(progress, now_s))
+                self.looker.progress = progress
+                moving = any(one.status in _MOVING for one in progress.counters)
+                if not moving or progress.task_id != record.notes.task_id:
+                    return Done()
+            if (found is not None and task is None) or now_s - heard_s > _PATIENCE_S:
+                return Done()
+            await call.world.clock.sleep(call.request.poll_s)
+            if (await self.looker.see(record)).stalled:
+                return Done()
+
+    async def _heal(self, record: AdditionRecord) -> Done:
+        call = self.call
+        while True:
+            found = await told(call.world.volume.state_and_tasks())
+            heals = () if found is None else found[0].heals or ()
+            waiting = [one for one in heals if one.entries != 0 or one.status != "Connected"]
+            # A brick that was just put in is not listed at once, and what waits for it neither.
+            if record.bricks[0] in {one.brick for one in heals} and not waiting:
+                return Done()
+            await call.world.clock.sleep(call.request.poll_s)
+
+    async def _hand_over(self, record: AdditionRecord) -> Done:
+        call = self.call
+        await self._call_hooks(record)
+        places = await call.world.places(record.bricks)
+        sizes = [place.total_bytes if place.own else None for place in places.values()]
+        size_bytes = None if None in sizes else sum(one for one in sizes if one)
+        record = call.world.ledger.additions.note(record.id, AdditionNotes(size_bytes=size_bytes))
+        before, end_s = record.notes.room_before, call.world.clock.monotonic_s() + call.request.seen_within_s
+        while True:
+            now = await call.world.target_room()
+            if grown(before, now, bricks=len(record.bricks), size_bytes=record.notes.size_bytes):
+                total = "" if now.total_bytes is None else f": the target has {format_size(now.total_bytes)} now"
+                return Done(words=f"the new capacity is seen{total}")
+            if call.world.clock.monotonic_s() >= end_s:
+                raise ToolFailed(
+                    f"the target does not show the new capacity within {format_duration(call.request.seen_within_s)}",
+                    cause="the hooks did not add it, its service is not up, or its size is not known",
+                    hint="see what the hooks said (`migrator status`) and what the target's own tool lists",
+                )
+            await call.world.clock.sleep(min(call.request.poll_s, 10.0))
+
+    async def _finish(self, record: AdditionRecord) -> Done:
+        hooking = self.call.hooking()
+        if hooking is not None:
+            await hooking.catch_up(hooked(record), self.call.facts(record, state=HookState.DONE))
+        return Done()

@@ -1,0 +1,138 @@
+"""What an addition works with: the ports, and the call that it is part of."""
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from migrator.domain.addition import AdditionRecord, TargetRoom
+from migrator.domain.addition_run import AdditionRequest
+from migrator.domain.addition_seen import NewPlace
+from migrator.domain.drain import DrainSample
+from migrator.domain.events import Event, EventKind, Severity
+from migrator.domain.hooks import HookFacts, HookSite, HookStep
+from migrator.domain.volume_tasks import TaskProgress
+from migrator.ports.additions import AdditionCommands
+from migrator.ports.blocking import Blocking
+from migrator.ports.clock import Clock
+from migrator.ports.hooks import Hooks
+from migrator.ports.ledger import Ledger, SiteRecord
+from migrator.ports.locks import Locks
+from migrator.ports.progress import Progress
+from migrator.ports.run_files import RunFiles
+from migrator.stages.hooking import HookedStep, HookWorld, StepHooks
+
+LOG = logging.getLogger("migrator.addition")
+_LEVELS = {Severity.INFO: logging.INFO, Severity.WARNING: logging.WARNING, Severity.ERROR: logging.ERROR}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdditionWorld:
+    """The ports. `places` looks at what lies where bricks are to be, on their hosts; `target_room` asks how large the target is.
+    Neither raises. `back_up` keeps a copy of the ledger under a name (blocking).
+    """
+
+    volume: AdditionCommands
+    source_root: bytes
+    target_root: bytes
+    places: Callable[[Sequence[str]], Awaitable[Mapping[str, NewPlace]]]
+    target_room: Callable[[], Awaitable[TargetRoom]]
+    back_up: Callable[[str], None]
+    hooks: Hooks | None
+    ledger: Ledger
+    locks: Locks
+    files: RunFiles
+    progress: Progress
+    clock: Clock
+    blocking: Blocking
+    tokens: Callable[[], str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdditionCall:
+    """One call of the verb; `run_id` is None where nothing is changed."""
+
+    world: AdditionWorld
+    request: AdditionRequest
+    site: SiteRecord
+    run_id: int | None
+
+    def now_s(self) -> float:
+        """The time."""
+        return self.world.clock.now_s()
+
+    def say(self, kind: EventKind, severity: Severity, subject: str, message: str) -> None:
+        """An event: onto the screen, into the log, and, unless nothing is changed, into the ledger."""
+        event = Event(at_s=self.now_s(), kind=kind, severity=severity, subject=subject, message=message)
+        if self.run_id is not None:
+            self.world.ledger.events.add(event, self.run_id)
+        self.world.progress.event(event)
+        LOG.log(_LEVELS[severity], "%s", message, extra={"event": kind.value, "subject": subject})
+
+    def hooking(self) -> StepHooks | None:
+        """Calls the hooks; None where there are none to be called."""
+        world = self.world
+        if world.hooks is None or self.run_id is None:
+            return None
+        return StepHooks(
+            world=HookWorld(
+                hooks=world.hooks,
+                records=world.ledger.hooks,
+                site=HookSite(
+                    site_id=self.site.site_id,
+                    name=self.site.name,
+                    file=world.hooks.site_file,
+                    source_root=world.source_root,
+                    target_root=world.target_root,
+                ),
+                run_id=self.run_id,
+                clock=world.clock,
+                blocking=world.blocking,
+                tokens=world.tokens,
+                say=self.say,
+            )
+        )
+
+    def facts(self, record: AdditionRecord, *, state: str = "") -> HookFacts:
+        """What a hook is told."""
+        return HookFacts(
+            run_id=self.run_id or 0,
+            brick=",".join(record.bricks),
+            side=record.side.value,
+            size_bytes=record.notes.size_bytes,
+            state=state,
+            started_at_s=self.now_s(),
+        )
+
+
+def hooked(record: AdditionRecord) -> HookedStep:
+    """An addition, as hooks are called around it."""
+    return HookedStep(
+        step=HookStep.ADD,
+        key=f"addition {record.id}",
+        subject=subject_of(record),
+        words=f"adding {record.shown_bricks} to the {record.side.value}",
+    )
+
+
+def subject_of(record: AdditionRecord) -> str:
+    """That of its events."""
+    return f"addition of {record.shown_bricks}"
+
+
+def samples_of(progress: TaskProgress, at_s: float) -> tuple[DrainSample, ...]:
+    """Gluster's counters as they are kept. `localhost` is whoever was asked: the id of its glusterd is the same for all."""
+    return tuple(
+        DrainSample(
+            task_id=progress.task_id,
+            at_s=at_s,
+            host=one.host_id or one.host,
+            files=one.files,
+            size_bytes=one.size_bytes,
+            lookups=one.lookups,
+            failures=one.failures,
+            skipped=one.skipped,
+            status=one.status,
+            runtime_s=one.runtime_s,
+        )
+        for one in progress.counters
+    )

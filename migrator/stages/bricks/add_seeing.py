@@ -1,0 +1,73 @@
+"""One look at everything that an addition decides from. Changes nothing, and never raises for what cannot be seen."""
+
+from collections.abc import Awaitable
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from migrator.decide.addition import may_add
+from migrator.decide.drain_progress import stalled
+from migrator.domain.addition import UNTOUCHED_STATES, AdditionRecord, AdditionSide, AdditionState
+from migrator.domain.addition_seen import AdditionSeen, NewPlace
+from migrator.domain.brick import VolumeState
+from migrator.domain.errors import MigratorError
+from migrator.domain.volume_tasks import TaskKind, TaskProgress, VolumeTask
+from migrator.stages.bricks.add_context import AdditionCall
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True, kw_only=True)
+class AdditionLooker:
+    """Looks for one call; keeps the last look at places and counters, which people want to see."""
+
+    call: AdditionCall
+    places: dict[str, NewPlace] = field(default_factory=dict)
+    progress: TaskProgress | None = None
+
+    async def see(self, record: AdditionRecord) -> AdditionSeen:
+        """Only what this state needs is asked."""
+        world = self.call.world
+        found = await told(world.volume.state_and_tasks())
+        if found is None:
+            return AdditionSeen(state=None, tasks=None)
+        state, tasks = found
+        if record.side is AdditionSide.TARGET or may_add(record):
+            return await self._before(record, state, tasks)
+        task = next((one for one in tasks if one.kind is TaskKind.REBALANCE), None)
+        self.progress = None if task is None else await told(world.volume.progress(task))
+        still = "" if task is None else self._stalled(record, task)
+        return AdditionSeen(state=state, tasks=tasks, progress=self.progress, stalled=still)
+
+    async def _before(self, record: AdditionRecord, state: VolumeState, tasks: tuple[VolumeTask, ...]) -> AdditionSeen:
+        world, ledger = self.call.world, self.call.world.ledger
+        self.places = dict(await world.places(record.bricks))
+        over = {AdditionState.SETTLED, *UNTOUCHED_STATES}
+        others = [one for one in ledger.additions.all() if one.id != record.id and one.state not in over]
+        if record.side is AdditionSide.TARGET:
+            others = [one for one in others if one.side is AdditionSide.TARGET]
+        else:
+            # What fills and empties one side at a time: an addition to the target moves nothing on the source.
+            others = [one for one in others if one.side is AdditionSide.SOURCE or set(one.bricks) & set(record.bricks)]
+        return AdditionSeen(
+            state=state,
+            tasks=tasks,
+            owners=await told(world.volume.owners()),
+            places=self.places,
+            rooms=await told(world.volume.rooms()) if state.started else {},
+            version=await told(world.volume.version()),
+            drains=tuple(one.shown_bricks for one in ledger.drains.under_way()),
+            additions=tuple(one.shown_bricks for one in others),
+            target=await world.target_room() if record.side is AdditionSide.TARGET else None,
+        )
+
+    def _stalled(self, record: AdditionRecord, task: VolumeTask) -> str:
+        samples = self.call.world.ledger.additions.samples(record.id)
+        return stalled(samples, task_id=task.id, now_s=self.call.now_s(), limit_s=self.call.request.stall_s)
+
+
+async def told(asked: Awaitable[T]) -> T | None:
+    """None where it is not told: every guard takes that for a reason against."""
+    try:
+        return await asked
+    except MigratorError:
+        return None
