@@ -9,8 +9,9 @@ from dataclasses import dataclass, field, replace
 from heapq import heapify, heappop, heappush
 from math import ceil, inf
 
+from migrator.decide.schedule_outcome import host_steps, waiting_steps
 from migrator.decide.schedule_sides import SourceSide, TargetSide
-from migrator.domain.schedule import BatchStep, HostStep, Obstacle, ObstacleKind, Outcome, SubvolumeStep
+from migrator.domain.schedule import BatchStep, Obstacle, ObstacleKind, Outcome, SubvolumeStep
 from migrator.domain.schedule_facts import BatchFacts, ScheduleFacts
 
 _MOST_TRIES = 1000
@@ -301,39 +302,13 @@ class _Player:
 
     def _outcome(self, obstacle: Obstacle | None) -> Outcome:
         done_day = self._day if obstacle is None else None
+        under_way = () if self._drain is None else (self._step(self._drain, cleared_day=None),)
+        rest = [self._facts.subvolumes[place] for place in self._drains[self._next_drain :]]
+        steps = (*self._cleared, *under_way, *waiting_steps(rest, done_day))
         return Outcome(
             done_day=done_day,
             obstacle=obstacle,
             batches=tuple(self._steps),
-            subvolumes=(*self._cleared, *self._rest(done_day)),
-            hosts=self._hosts(done_day),
-        )
-
-    def _rest(self, done_day: float | None) -> list[SubvolumeStep]:
-        """What was not cleared: the drain under way, those to come, and the last, which is retired."""
-        found = [] if self._drain is None else [self._step(self._drain, cleared_day=None)]
-        for place in self._drains[self._next_drain :]:
-            one = self._facts.subvolumes[place]
-            last = place == self._drains[-1]
-            found.append(
-                SubvolumeStep(
-                    subvolume=one.number,
-                    bricks=one.bricks,
-                    drain_begins_day=None,
-                    cleared_day=done_day if last else None,
-                    moved_bytes=0,
-                    retired=last,
-                )
-            )
-        return found
-
-    def _hosts(self, done_day: float | None) -> tuple[HostStep, ...]:
-        days: dict[str, list[float | None]] = {host: [] for one in self._facts.subvolumes for host in one.hosts}
-        hosts = {one.number: one.hosts for one in self._facts.subvolumes}
-        for step in (*self._cleared, *self._rest(done_day)):
-            for host in hosts[step.subvolume]:
-                days[host].append(step.cleared_day)
-        return tuple(
-            HostStep(host=host, free_day=None if None in found else max(day for day in found if day is not None))
-            for host, found in sorted(days.items())
+            subvolumes=steps,
+            hosts=host_steps(self._facts.subvolumes, steps),
         )
