@@ -20,6 +20,7 @@ PAGE = (REPOSITORY / "docs" / "hooks.md").read_text(encoding="utf-8")
 SAMPLES = sorted(path for path in HOOKS.glob("*.d/*"))
 CUTOVER_STAGES = ("pre-freeze", "post-freeze", "post-thaw")
 ANNOUNCE_STAGE = "post-announce"
+ADD_STAGE = "pre-add"
 HOLD, MAIL = "pre-batch.d/10-hold", "post-pass.d/50-mail-notice"
 
 
@@ -46,22 +47,27 @@ def run(hook: str, facts: dict[str, object], **environment: str) -> subprocess.C
 
 
 def test_all_samples_are_executed_here() -> None:
-    """Those around a cutover in test_cutover_samples.py."""
+    """Those around a cutover in test_cutover_samples.py, those that add bricks in test_add_samples.py."""
     around_a_cutover = [
         *(f"{stage}.d/{name}" for stage in CUTOVER_STAGES for name in ("10-lock-account", "20-hold-slurm-jobs")),
         "post-announce.d/50-tell-user",
         "pre-freeze.d/50-tell-user",
         "post-thaw.d/50-tell-user",
     ]
-    assert [str(path.relative_to(HOOKS)) for path in SAMPLES] == sorted([HOLD, MAIL, *around_a_cutover])
+    to_add = [
+        "pre-add.d/20-make-file-system",
+        "pre-add.d/50-beegfs7-storage-target",
+        "pre-add.d/55-beegfs8-storage-target",
+    ]
+    assert [str(path.relative_to(HOOKS)) for path in SAMPLES] == sorted([HOLD, MAIL, *around_a_cutover, *to_add])
 
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda path: path.name)
 def test_a_sample_is_where_the_contract_wants_it(sample: Path) -> None:
     stage = sample.parent.name.removesuffix(".d")
-    assert stage in (*CUTOVER_STAGES, ANNOUNCE_STAGE) or f"| `{stage}` | `run` |" in PAGE
+    assert stage in (*CUTOVER_STAGES, ANNOUNCE_STAGE, ADD_STAGE) or f"| `{stage}` | `run` |" in PAGE
     assert f"| `{stage}` |" in PAGE
-    assert re.fullmatch(r"[0-9]{2}-[a-z-]+", sample.name)
+    assert re.fullmatch(r"[0-9]{2}-[a-z0-9-]+", sample.name)
     mode = sample.stat().st_mode
     assert mode & 0o111
     assert not mode & 0o022

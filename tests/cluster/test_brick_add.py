@@ -1,0 +1,161 @@
+"""`brick add` on a real cluster: a brick that was drained comes back, while users write."""
+
+import os
+import shutil
+import signal
+import stat
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from migrator.domain.lab import LabBrick, VolumeType
+from tests.cluster.conftest import MakeLab
+from tests.cluster.handle import LabHandle, wait_until
+from tests.cluster.site import LabSite, lab_site
+
+pytestmark = [pytest.mark.cluster, pytest.mark.needs_root, pytest.mark.slow, pytest.mark.timeout(180)]
+
+MORE = '[drain]\npoll = "300ms"\n'
+
+
+def everything(source: Path) -> dict[str, bytes]:
+    return {
+        str(path.relative_to(source)): path.read_bytes()
+        for path in source.rglob("*")
+        if path.is_file() and not path.is_symlink() and path.parent.name != "writing"
+    }
+
+
+@contextmanager
+def writing(source: Path) -> Iterator[dict[str, bytes]]:
+    """A user who writes, renames and links; what he has is in the dictionary afterwards."""
+    place, stop, kept = source / "writing", threading.Event(), dict[str, bytes]()
+    place.mkdir()
+
+    def work() -> None:
+        number = 0
+        while not stop.wait(0.02):
+            number += 1
+            content = os.urandom(2000)
+            (place / f"new-{number}").write_bytes(content)
+            (place / f"new-{number}").rename(place / f"renamed-{number}")
+            os.link(place / f"renamed-{number}", place / f"linked-{number}")
+            kept[f"renamed-{number}"] = kept[f"linked-{number}"] = content
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        yield kept
+    finally:
+        stop.set()
+        thread.join()
+
+
+def removed_by_hand(lab: LabHandle, brick: LabBrick) -> None:
+    def remove(*words: str) -> bytes:
+        return lab.gluster("volume", "remove-brick", lab.state.spec.volume, brick.name, *words)
+
+    remove("start")
+    wait_until(lambda: b"completed" in remove("status"), "the drain is completed")
+    remove("commit")
+
+
+def emptying_hook(site: LabSite, directory: Path) -> Path:
+    """What a new file system would be: nothing lies there any more."""
+    hook = site.directory / "hooks" / "pre-add.d" / "10-empty"
+    hook.parent.mkdir(parents=True, mode=0o755)
+    hook.write_text(f'#!/bin/sh\ntest "$MIGRATOR_SIDE" = source && rm -rf {directory}\n')
+    hook.chmod(0o755)
+    return hook
+
+
+@contextmanager
+def site_of(lab: LabHandle, directory: Path) -> Iterator[LabSite]:
+    if not lab.state.ssh_config:
+        pytest.skip("the lab has no sshd: " + "; ".join(lab.state.notes))
+    target = lab.target / "brick-add"
+    target.mkdir()
+    with lab_site(lab, directory, target, hosts=True, more=MORE) as site:
+        site.json("init")
+        yield site
+
+
+def on_disk(lab: LabHandle, brick: LabBrick) -> int:
+    """Data files on a brick: no link-to files."""
+    root, count = lab.brick_directory(brick), 0
+    for above, below, names in os.walk(root):
+        if Path(above) == root:
+            below.remove(".glusterfs")
+        modes = [Path(above, name).lstat().st_mode for name in names]
+        count += sum(stat.S_ISREG(mode) and stat.S_IMODE(mode) != stat.S_ISVTX for mode in modes)
+    return count
+
+
+def test_a_drained_brick_comes_back_while_users_write_and_the_program_is_killed(
+    make_lab: MakeLab, tmp_path: Path
+) -> None:
+    lab = make_lab(hosts=2, bricks_per_host=1, users=2, files=120, odd=False)
+    volume, brick = lab.state.spec.volume, lab.bricks[-1]
+    with site_of(lab, tmp_path / "site") as site:
+        before = everything(lab.source)
+        removed_by_hand(lab, brick)
+        directory = lab.brick_directory(brick)
+        add = ("brick", "add", brick.name, "--to", "source")
+
+        # What a drain leaves: directories and link-to files. Taking marks off would not do.
+        (old,) = site.json(*add, code=4)["reasons"]
+        assert "is not empty" in old
+        assert "setfattr" not in old
+        for entry in directory.iterdir():
+            if entry.name != ".glusterfs":
+                shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
+        (stale,) = site.json(*add, code=4)["reasons"]
+        assert "was a brick of this volume" in stale
+        assert os.getxattr(directory, "trusted.glusterfs.volume-id")
+        # The command that it tells does what it says.
+        command = stale.split("`")[1]
+        assert lab.on_host(lab.host_of(brick), "sh", "-c", command).returncode == 0
+        assert site.json(*add, "--dry-run")["ending"] == "planned"
+        assert (
+            site.json(*add[:2], f"{lab.state.hosts[0].address}:/srv/b1/data", *add[3:], "--dry-run")["state"]
+            == "planned"
+        )
+
+        emptying_hook(site, directory)
+        with writing(lab.source) as written:
+            running = site.start(*add)
+            wait_until(
+                lambda: brick.name.encode() in lab.gluster("volume", "info", volume), "the brick is in the volume"
+            )
+            running.send_signal(signal.SIGKILL)
+            running.wait()
+            done = site.json(*add)
+        assert (done["ending"], done["state"], done["failures"], done["exit_code"]) == ("done", "settled", 0, 0)
+        assert site.json(*add)["ending"] == "done"
+
+        assert everything(lab.source) == before
+        assert {path.name: path.read_bytes() for path in (lab.source / "writing").iterdir()} == written
+        assert written
+        # New files land there, and old ones have moved there.
+        assert on_disk(lab, brick)
+        assert {one["name"]: one["state"] for one in site.json("brick", "list")["bricks"]}[brick.name] == "up"
+
+
+def test_a_brick_of_a_replica_set_is_exchanged_and_single_bricks_are_refused(make_lab: MakeLab, tmp_path: Path) -> None:
+    lab = make_lab(hosts=3, bricks_per_host=2, volume_type=VolumeType.REPLICA3, users=1, files=30, odd=False)
+    old = lab.bricks[-1]
+    (new,) = (brick for brick in lab.state.bricks if brick.host == old.host and brick.name != old.name)
+    with site_of(lab, tmp_path / "site") as site:
+        before = everything(lab.source)
+        (alone,) = site.json("brick", "add", new.name, "--to", "source", "--dry-run", code=4)["reasons"]
+        assert "whole replica sets of 3" in alone
+        done = site.json("brick", "add", new.name, "--to", "source", "--instead-of", old.name)
+        assert (done["ending"], done["state"]) == ("done", "settled")
+        names = {one["name"] for one in site.json("brick", "list")["bricks"]}
+        assert new.name in names
+        assert old.name not in names
+        assert everything(lab.source) == before
+        assert on_disk(lab, new) == on_disk(lab, lab.bricks[0])
