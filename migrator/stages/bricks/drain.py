@@ -4,13 +4,16 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from migrator.decide.drain_facts import options_to_restore
 from migrator.decide.drain_standing import newest_attempts, standing, wipe_word
 from migrator.domain.brick import VolumeState
-from migrator.domain.drain import ENDED_STATES, OUT_STATES, UNTOUCHED_STATES, DrainRecord, DrainState
+from migrator.domain.cutover import StepResult
+from migrator.domain.drain import ENDED_STATES, OUT_STATES, UNTOUCHED_STATES, DrainRecord, DrainState, DrainStep
 from migrator.domain.drain_run import DrainEnding, DrainRequest, DrainSummary
-from migrator.domain.drain_seen import DrainSeen, Finished, Halt
+from migrator.domain.drain_seen import Act, DrainSeen, Finished, Halt
 from migrator.domain.drain_standing import DrainStanding
 from migrator.domain.errors import ExitCode, MigratorError, Refused, UsageError
+from migrator.domain.events import EventKind, Severity
 from migrator.ports.ledger import Ledger, SiteRecord
 from migrator.stages.bricks.drain_acting import DrainActor
 from migrator.stages.bricks.drain_context import DRAIN_STEPS, LOG, DrainCall, DrainWorld
@@ -76,7 +79,8 @@ async def stop_drain(request: DrainRequest, world: DrainWorld) -> DrainSummary:
     directories is put right. Raises as `drain_bricks`; UsageError where there is no drain of these bricks.
     """
     asked = await _asked(request, world)
-    if asked.known is None or asked.known.state in ENDED_STATES:
+    ended = asked.known is None or asked.known.state in ENDED_STATES
+    if asked.known is None or (ended and not _left_changed(world, asked.state)):
         raise UsageError(
             f"no drain of {', '.join(asked.bricks)} is under way that this program has begun",
             hint="`migrator brick list` shows what Gluster does; what was begun by hand is stopped by hand "
@@ -188,6 +192,7 @@ async def _make(
             hooking = call.hooking()
             if hooking is not None:
                 await hooking.begin(DRAIN_STEPS)
+            await _restore_left(call)
             summary = await _machine(call, back=back).bring(record_of())
             exit_code = summary.exit_code
         except asyncio.CancelledError:
@@ -201,6 +206,37 @@ async def _make(
             beating.cancel()
             runs.finish(run_id, world.clock.now_s(), exit_code.value)
     return summary
+
+
+def _left_changed(world: DrainWorld, state: VolumeState) -> tuple[DrainRecord, ...]:
+    """Drains that came to rest, and were killed before the options were put back. What somebody has set since it was put
+    back is his.
+    """
+    drains = world.ledger.drains
+    return tuple(
+        record
+        for record in drains.all()
+        if record.volume_id == state.volume_id
+        and record.state in OUT_STATES | {DrainState.STOPPED}
+        and options_to_restore(record, state)
+        and not any(
+            step.step is DrainStep.RESTORE and step.result is StepResult.DONE for step in drains.steps(record.id)
+        )
+    )
+
+
+async def _restore_left(call: DrainCall) -> None:
+    """Put back what such drains have changed, so that it does not pass for what was there before. Raises ToolFailed."""
+    drains = call.world.ledger.drains
+    if drains.under_way():
+        return
+    state, _ = await call.world.volume.state_and_tasks()
+    for record in _left_changed(call.world, state):
+        act = Act(step=DrainStep.RESTORE, intent=record.state, result=record.state)
+        step_id = drains.intend(record.id, act, at_s=call.now_s())
+        words = await Throttle(call=call).restore(record)
+        drains.finish(step_id, record.state, at_s=call.now_s(), message=words)
+        call.say(EventKind.DRAIN_STEP, Severity.INFO, f"drain of {record.shown_bricks}", words)
 
 
 async def _beat(call: DrainCall, run_id: int) -> None:

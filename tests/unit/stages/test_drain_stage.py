@@ -1,0 +1,451 @@
+"""Drains driven over a simulated volume: killed at every call, refused, taken back, throttled."""
+
+import asyncio
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from migrator.adapters.ledger.sqlite import SqliteLedger, open_ledger
+from migrator.config.site import Window
+from migrator.domain.brick import Brick, VolumeState
+from migrator.domain.brick_list import BrickRoom
+from migrator.domain.drain import DrainState
+from migrator.domain.drain_preflight import BrickContent
+from migrator.domain.drain_run import DrainEnding, DrainRequest, DrainSummary
+from migrator.domain.drain_seen import PlaceSeen
+from migrator.domain.errors import LockHeld, Refused, ToolFailed, UsageError
+from migrator.domain.scan import CatalogRecord
+from migrator.domain.site import MountIdentity
+from migrator.domain.tree import UserTree
+from migrator.domain.units import GIB
+from migrator.domain.volume_tasks import TaskKind, TaskProgress, TaskStatus, VolumeTask
+from migrator.ports.bricks import BrickHello, BrickListener, BrickTotals
+from migrator.ports.ledger import SiteRecord
+from migrator.stages.bricks.drain import drain_bricks, read_drains, stop_drain
+from migrator.stages.bricks.drain_context import DrainWorld
+from tests.fakes import Death, FakeLocks, FakeProgress, FakeRunFiles, Killed, VirtualClock, dying, inline
+from tests.unit.decide.drain_world import LAZY, LEAVING, NORMAL, STAYING, THROTTLE
+from tests.unit.decide.drain_world import World as Volume
+
+S = DrainState
+VOLUME_ID = "v"
+REQUEST = DrainRequest(bricks=(LEAVING,), pid=1, poll_s=1.0)
+IDENTITY = MountIdentity(filesystem="x", mounted_from="x", device=1, fsid=1, root_ino=1, sentinel="s")
+
+
+@dataclass
+class Glusterd:
+    """The `DrainCommands` port over the simulated volume. `layout_status` is that of a fix-layout."""
+
+    volume: Volume
+    layouts: dict[str, TaskStatus] = field(default_factory=dict)
+    before_commit: Callable[[], None] | None = None
+    dies_of: str | None = None
+
+    async def state_and_tasks(self) -> tuple[VolumeState, tuple[VolumeTask, ...]]:
+        seen = self.volume.seen()
+        if seen.state is None or seen.tasks is None:
+            raise ToolFailed("glusterd does not answer")
+        layouts = tuple(
+            VolumeTask(kind=TaskKind.REBALANCE, name="Rebalance", id=one, status=status, bricks=())
+            for one, status in self.layouts.items()
+        )
+        return seen.state, (*seen.tasks, *layouts)
+
+    async def rooms(self) -> Mapping[str, BrickRoom]:
+        free = 100 * GIB if self.volume.room else GIB
+        return {
+            name: BrickRoom(total_bytes=100 * GIB, free_bytes=free, total_inodes=10_000, free_inodes=9_000)
+            if name != LEAVING
+            else BrickRoom(total_bytes=100 * GIB, free_bytes=90 * GIB, total_inodes=10_000, free_inodes=9_990)
+            for name in self.volume.inside
+        }
+
+    async def option(self, name: str) -> str:
+        assert name == "cluster.min-free-disk"
+        return "10%"
+
+    async def progress(self, task: VolumeTask) -> TaskProgress | None:
+        seen = self.volume.seen()
+        if task.id in self.layouts:
+            counters = self.volume.layout()
+            status, self.layouts[task.id] = self.layouts[task.id], TaskStatus.COMPLETED
+            return (
+                None
+                if counters is None
+                else replace(
+                    counters, task_id=task.id, counters=tuple(replace(one, status=status) for one in counters.counters)
+                )
+            )
+        self.volume.moves_files()
+        return seen.progress
+
+    async def start(self, bricks: Sequence[str]) -> str:
+        assert tuple(bricks) == (LEAVING,)
+        self.volume.start()
+        assert self.volume.task is not None
+        return self.volume.task.id
+
+    async def stop(self, bricks: Sequence[str]) -> TaskProgress:
+        progress = self.volume.seen().progress
+        assert progress is not None
+        self.volume.stop()
+        return progress
+
+    async def commit(self, bricks: Sequence[str]) -> None:
+        if self.before_commit is not None:
+            self.before_commit()
+        self.volume.commit()
+
+    async def fix_layout(self) -> str:
+        if TaskStatus.IN_PROGRESS in self.layouts.values():
+            raise ToolFailed("Rebalance is already started")
+        self.volume.layout_id, self.volume.layout_right = self.volume.new_id(), True
+        self.layouts[self.volume.layout_id] = TaskStatus.IN_PROGRESS
+        return self.volume.layout_id
+
+    async def set_option(self, name: str, value: str | None) -> None:
+        if value is not None and value == self.dies_of:
+            raise Killed
+        if value is None:
+            self.volume.options.pop(name, None)
+        else:
+            self.volume.options[name] = value
+
+
+@dataclass
+class Walks:
+    """The brick, walked."""
+
+    volume: Volume
+    hosts: Collection[str] = ("gl1", "gl2", "gl3")
+
+    async def reach(self, host: str) -> None: ...
+
+    async def walk(self, brick: Brick, *, listener: BrickListener, **_: Any) -> BrickTotals:
+        await listener.hello(BrickHello(volume_id=VOLUME_ID, root_gfid=bytes(15) + b"\1", pending_heals=0, device=7))
+        left = len(self.volume.bricks[brick.name])
+        if left:
+            await listener.rows(memoryview(bytes(left)))
+        return BrickTotals(rows=left, directories=1, problems=0)
+
+
+class Contents:
+    """What a catalog says."""
+
+    def content(self, catalog: str, bricks: Sequence[str]) -> BrickContent | None:
+        assert tuple(bricks) == (LEAVING,)
+        return BrickContent(
+            files=5, size_bytes=5, allocated_bytes=5 * 4096, largest_bytes=4096, linked_symlinks=(b"home/a/link",)
+        )
+
+
+class Source:
+    """Where the symlink with several names was put right since."""
+
+    root = b"/mnt/gl"
+
+    def look(self, path: bytes) -> None:
+        assert path == b"home/a/link"
+
+
+@dataclass
+class Site:
+    """Everything that a drain works with."""
+
+    ledger: SqliteLedger
+    volume: Volume = field(default_factory=Volume)
+    locks: FakeLocks = field(default_factory=FakeLocks)
+    progress: FakeProgress = field(default_factory=FakeProgress)
+    backups: list[str] = field(default_factory=list)
+    throttle: str | None = LAZY
+    windows: tuple[Window, ...] = ()
+    minute: int = 0
+    version: str | None = "10.3"
+    open_files: int | None = 0
+
+    def __post_init__(self) -> None:
+        self.glusterd = Glusterd(self.volume)
+
+    def world(self, death: Death) -> DrainWorld:
+        async def versions(names: Collection[str]) -> Mapping[str, str | None]:
+            return dict.fromkeys(names, self.version)
+
+        async def open_files(_: Sequence[Brick], __: Sequence[bytes]) -> int | None:
+            return self.open_files
+
+        async def places(_: Sequence[Brick], __: str) -> Mapping[str, PlaceSeen]:
+            return self.volume.places()
+
+        ledger: Any = _Ledger(self.ledger, dying(self.ledger.drains, death))
+        return DrainWorld(
+            volume=dying(self.glusterd, death),
+            source=Source(),  # type: ignore[arg-type]
+            target_root=b"/mnt/beegfs",
+            walks=Walks(self.volume),
+            read_block=lambda payload, most: (len(payload), (b"left",) * min(len(payload), most)),
+            contents=Contents,
+            versions=versions,
+            open_files=open_files,
+            places=places,
+            back_up=self.backups.append,
+            throttle=self.throttle,
+            windows=self.windows,
+            local_time=lambda _: (0, self.minute),
+            hooks=None,
+            ledger=ledger,
+            locks=self.locks,
+            files=FakeRunFiles(),
+            progress=self.progress,
+            clock=VirtualClock(),
+            blocking=inline,
+            tokens=lambda: "token",
+        )
+
+    def drain(self, *, death: Death | None = None, **changes: Any) -> DrainSummary:
+        world = self.world(death or Death(left=1 << 30))
+        return asyncio.run(drain_bricks(replace(REQUEST, **changes), world))
+
+    def stop(self, *, death: Death | None = None) -> DrainSummary:
+        return asyncio.run(stop_drain(REQUEST, self.world(death or Death(left=1 << 30))))
+
+    def came_to(self, *states: DrainState) -> bool:
+        """Whether the drain is in one of these states."""
+        return self.state in states
+
+    @property
+    def state(self) -> DrainState | None:
+        record = self.ledger.drains.latest(VOLUME_ID, (LEAVING,))
+        return None if record is None else record.state
+
+
+@dataclass
+class _Ledger:
+    """The ledger, whose drains may be killed."""
+
+    ledger: SqliteLedger
+    drains: Any
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.ledger, name)
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    with open_ledger(tmp_path / "ledger.db", create=True) as ledger:
+        ledger.site.create(
+            SiteRecord(
+                site_id="site-0001",
+                name="test",
+                created_at_s=1.0,
+                source=IDENTITY,
+                target=IDENTITY,
+                capabilities=None,
+                capabilities_probed_at_s=None,
+            )
+        )
+        scan = ledger.scans.start(catalog="c1", via="bricks", at_s=1.0)
+        ledger.scans.finish(
+            CatalogRecord(
+                name="c1",
+                scan_id=scan,
+                site_id="site-0001",
+                via="bricks",
+                trees=(UserTree(path=b"home/a", user="a"),),
+                parts=(),
+                started_at_s=1.0,
+                finished_at_s=2.0,
+                whole=True,
+                reasons=(),
+                rows=5,
+                files=5,
+                directories=1,
+                size_bytes=5,
+                problems=0,
+            )
+        )
+        yield Site(ledger)
+
+
+def test_bricks_are_drained_and_everything_is_put_back(site: Site) -> None:
+    site.volume.options[THROTTLE] = NORMAL
+    done = site.drain()
+    assert (done.ending, site.state) == (DrainEnding.DONE, S.COMMITTED)
+    assert LEAVING not in site.volume.inside
+    assert site.volume.reachable() == set(range(1, 10))
+    assert site.volume.options == {THROTTLE: NORMAL}
+    assert site.backups == ["drain-1-commit"]
+    assert site.locks.held == set()
+    (standing,) = read_drains(site.ledger)
+    assert (standing.files, standing.moved_files, standing.left_files) == (5, 5, 0)
+    assert site.progress.snapshots
+    assert site.drain().ending is DrainEnding.DONE
+
+
+def test_it_goes_on_after_a_kill_at_every_call(site: Site) -> None:
+    """Each call has one more kill than the one before: until the whole way was gone without one."""
+    site.volume.options[THROTTLE] = NORMAL
+    calls = 0
+    while True:
+        calls += 1
+        death = Death(left=calls)
+        try:
+            done = site.drain(death=death)
+        except Killed:
+            assert site.volume.reachable() == set(range(1, 10))
+        else:
+            break
+    assert calls > 10
+    assert done.ending is DrainEnding.DONE
+    assert site.volume.options == {THROTTLE: NORMAL}
+    assert LEAVING not in site.volume.inside
+
+
+@pytest.mark.parametrize("calls", range(1, 76))
+def test_a_kill_at_any_call_of_one_drain_is_gone_on_from(site: Site, calls: int) -> None:
+    try:
+        site.drain(death=Death(left=calls))
+    except Killed:
+        assert site.volume.reachable() == set(range(1, 10))
+    assert site.drain().ending is DrainEnding.DONE
+    assert site.volume.options == {}
+    assert site.volume.reachable() == set(range(1, 10))
+
+
+@pytest.mark.parametrize("calls", range(1, 45))
+def test_a_drain_that_was_killed_anywhere_is_taken_back_also_with_a_kill_in_that(site: Site, calls: int) -> None:
+    with pytest.raises(Killed):
+        # Begun, and killed while it is watched.
+        site.drain(death=Death(left=28))
+    assert site.came_to(S.STARTED, S.DRAINING, S.STARTING)
+    with suppress(Killed):
+        site.stop(death=Death(left=calls))
+    if not site.came_to(S.STOPPED) or site.volume.options:
+        assert site.stop().ending is DrainEnding.TAKEN_BACK
+    assert site.volume.task is None
+    assert site.volume.layout_right
+    assert site.volume.options == {}
+    assert site.volume.reachable() == set(range(1, 10))
+
+
+def test_an_option_that_a_killed_drain_has_left_is_put_back_by_the_next_one(site: Site) -> None:
+    site.volume.options[THROTTLE] = NORMAL
+    site.drain(commit=False)
+    site.glusterd.dies_of = NORMAL
+    with pytest.raises(Killed):
+        site.stop()
+    site.glusterd.dies_of = None
+    assert (site.state, site.volume.options) == (S.STOPPED, {THROTTLE: LAZY})
+    assert site.drain().ending is DrainEnding.DONE
+    assert site.volume.options == {THROTTLE: NORMAL}
+    # What somebody sets afterwards is his.
+    site.volume.options[THROTTLE] = LAZY
+    with suppress(UsageError):
+        site.stop()
+    assert site.volume.options == {THROTTLE: LAZY}
+
+
+def test_files_that_could_not_be_moved_stop_the_commit_until_they_are(site: Site) -> None:
+    site.volume.unmovable = {5}
+    done = site.drain()
+    assert (done.ending, int(done.exit_code), site.state) == (DrainEnding.HALTED, 4, S.FAILED)
+    assert "failures" in done.words
+    assert LEAVING in site.volume.inside
+    assert site.volume.options == {}
+    site.volume.unmovable = set()
+    assert site.drain().ending is DrainEnding.DONE
+    assert site.volume.reachable() == set(range(1, 10))
+
+
+def test_what_the_audit_finds_stops_the_commit_whatever_gluster_says(site: Site) -> None:
+    site.volume.unmovable, site.volume.silent_failures = {5}, True
+    done = site.drain()
+    assert (done.ending, site.state, done.left_behind) == (DrainEnding.HALTED, S.FAILED, (b"left",))
+    assert site.backups == []
+
+
+def test_what_comes_to_the_brick_before_the_commit_is_seen_no_more(site: Site) -> None:
+    """The guard is the last audit: a write after it is Gluster's own business, which sends new files elsewhere."""
+    states: list[bool] = []
+    site.glusterd.before_commit = lambda: states.append("run" in site.locks.held)
+    assert site.drain().ending is DrainEnding.DONE
+    assert states == [True]
+
+
+def test_without_a_commit_it_waits_and_the_lock_of_passes_is_free(site: Site) -> None:
+    site.locks.held.add("run")
+    with pytest.raises(LockHeld):
+        site.drain(commit=False)
+    assert site.volume.task is None
+    site.locks.held.discard("run")
+    done = site.drain(commit=False)
+    assert (done.ending, site.state) == (DrainEnding.WAITS, S.AUDITED)
+    assert LEAVING in site.volume.inside
+    assert site.locks.held == set()
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("version", "11.0", "11.0"),
+        ("version", None, "not known"),
+        ("open_files", 3, "3 files are open"),
+        ("open_files", None, "how many files are open"),
+    ],
+)
+def test_a_guard_stops_it_before_anything_is_written_down(site: Site, name: str, value: object, words: str) -> None:
+    setattr(site, name, value)
+    done = site.drain()
+    assert (done.ending, int(done.exit_code), site.state) == (DrainEnding.HALTED, 4, None)
+    assert any(words in reason for reason in done.reasons), done.reasons
+    assert (site.volume.task, site.volume.options) == (None, {})
+    if name == "open_files":
+        assert site.drain(accept_open_files=True).ending is DrainEnding.DONE
+
+
+def test_no_room_stops_it(site: Site) -> None:
+    site.volume.room = False
+    done = site.drain()
+    assert any(f"{STAYING} has 0 B beyond cluster.min-free-disk" in reason for reason in done.reasons), done.reasons
+
+
+def test_a_dry_run_changes_nothing_and_says_the_word(site: Site) -> None:
+    done = site.drain(dry_run=True)
+    assert (done.ending, site.state, site.volume.task) == (DrainEnding.PLANNED, None, None)
+    assert done.check is not None
+    assert (done.check.problems, done.check.linked_symlinks, done.check.catalog) == ((), (), "c1")
+    assert done.confirm is not None
+    with pytest.raises(Refused, match="word to confirm"):
+        site.drain(confirm="other")
+    assert site.drain(confirm=done.confirm).ending is DrainEnding.DONE
+
+
+def test_unknown_bricks_and_drains_are_told(site: Site) -> None:
+    with pytest.raises(UsageError, match="has no brick gl9:/x"):
+        site.drain(bricks=("gl9:/x",))
+    with pytest.raises(UsageError, match="no drain of"):
+        site.stop()
+
+
+@pytest.mark.parametrize(("minute", "value"), [(19 * 60, "aggressive"), (12 * 60, LAZY)])
+def test_the_throttle_holds_in_its_windows_and_is_lazy_outside(site: Site, minute: int, value: str) -> None:
+    site.throttle, site.minute = "aggressive", minute
+    site.windows = (Window(days=(0,), start_minute=18 * 60, end_minute=6 * 60),)
+    site.drain(commit=False)
+    assert site.volume.options == {THROTTLE: value}
+    assert site.stop().ending is DrainEnding.TAKEN_BACK
+    assert site.volume.options == {}
+
+
+def test_glusterd_that_is_away_for_a_while_is_waited_for(site: Site) -> None:
+    with pytest.raises(Killed):
+        site.drain(death=Death(left=28))
+    site.volume.glusterd_up = False
+    with pytest.raises(ToolFailed):
+        site.drain()
+    site.volume.glusterd_up = True
+    assert site.drain().ending is DrainEnding.DONE
