@@ -1,0 +1,251 @@
+"""`brick add` as a stage: real hooks and a real ledger, with a volume and a target that are told what to say."""
+
+import asyncio
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from migrator.adapters.clock import SystemClock
+from migrator.adapters.executors.process import LocalProcesses
+from migrator.adapters.executors.threads import DaemonThreads
+from migrator.adapters.hooks.program import HookPrograms
+from migrator.adapters.ledger.sqlite import SqliteLedger, open_ledger
+from migrator.bootstrap import new_token
+from migrator.domain.addition import AdditionSide, AdditionState, AdditionStep, TargetRoom
+from migrator.domain.addition_run import AdditionEnding, AdditionRequest, AdditionSummary
+from migrator.domain.addition_seen import NewPlace, Wish
+from migrator.domain.brick import Brick, VolumeState
+from migrator.domain.brick_list import BrickRoom
+from migrator.domain.cutover import StepResult
+from migrator.domain.errors import Refused, UsageError
+from migrator.domain.site import TargetCapabilities
+from migrator.domain.units import GIB
+from migrator.domain.volume_tasks import TaskProgress, VolumeTask
+from migrator.ports.ledger import SiteRecord
+from migrator.stages.bricks.add import add_bricks
+from migrator.stages.bricks.add_context import AdditionWorld
+from tests.fakes import IDENTITY, FakeLocks, FakeProgress, FakeRunFiles, VirtualClock, inline
+
+NEW = "gl2:/srv/b2"
+
+
+class Volume:
+    """A volume of one brick that nothing is ever added to."""
+
+    async def state_and_tasks(self) -> tuple[VolumeState, tuple[VolumeTask, ...]]:
+        brick = Brick(name="gl1:/b", host="gl1", path=b"/b", online=True)
+        state = VolumeState(
+            volume="vol1",
+            volume_id="v",
+            type="Distribute",
+            started=True,
+            bricks=(brick,),
+            options=(),
+            tasks=(),
+            peers_down=(),
+            heals=(),
+        )
+        return state, ()
+
+    async def rooms(self) -> Mapping[str, BrickRoom]:
+        return {"gl1:/b": BrickRoom(filesystem="xfs", total_bytes=40 * GIB)}
+
+    async def owners(self) -> Mapping[str, str]:
+        return {"gl1:/b": "vol1"}
+
+    async def version(self) -> str | None:
+        return "11.1"
+
+    async def progress(self, task: VolumeTask) -> TaskProgress | None:
+        raise AssertionError("there is no task")
+
+    async def add(self, bricks: Sequence[str]) -> None:
+        raise AssertionError("nothing is to be added")
+
+    async def replace(self, old: str, new: str) -> None:
+        raise AssertionError("nothing is to be replaced")
+
+    async def fix_layout(self) -> str:
+        raise AssertionError("no layout is to be changed")
+
+    async def rebalance(self) -> str:
+        raise AssertionError("nothing is to be moved")
+
+
+@dataclass
+class Site:
+    """What is asked, and what the target says. `clock` None: the real one, with real hooks."""
+
+    directory: Path
+    ledger: SqliteLedger
+    room: Callable[[int], TargetRoom]
+    clock: VirtualClock | None = field(default_factory=VirtualClock)
+    looks: int = 0
+    own: bool = True
+    backups: list[str] = field(default_factory=list)
+
+    async def _room(self) -> TargetRoom:
+        self.looks += 1
+        return self.room(self.looks)
+
+    async def _places(self, bricks: Sequence[str]) -> Mapping[str, NewPlace]:
+        return {
+            name: NewPlace(name=name, mount="/srv/b2" if self.own else "/", own=self.own, total_bytes=10 * GIB)
+            for name in bricks
+        }
+
+    def hook(self, where: str, text: str) -> None:
+        file = self.directory / "hooks" / where
+        file.parent.mkdir(parents=True, exist_ok=True, mode=0o755)
+        file.write_text(
+            f'#!/bin/sh\necho "$MIGRATOR_STAGE $MIGRATOR_SIDE $MIGRATOR_BRICK $MIGRATOR_STATE" >>calls\n{text}\n'
+        )
+        file.chmod(0o755)
+
+    def add(self, side: AdditionSide = AdditionSide.TARGET, *, dry_run: bool = False) -> AdditionSummary:
+        hooks = HookPrograms(
+            LocalProcesses(grace_s=0.5),
+            directory=os.fsencode(self.directory / "hooks"),
+            site_file=os.fsencode(self.directory / "site.toml"),
+            timeout_s=60.0,
+        )
+        world = AdditionWorld(
+            volume=Volume(),
+            source_root=b"/mnt/gl",
+            target_root=b"/mnt/beegfs",
+            places=self._places,
+            target_room=self._room,
+            back_up=self.backups.append,
+            hooks=hooks if self.clock is None else None,
+            ledger=self.ledger,
+            locks=FakeLocks(),
+            files=FakeRunFiles(),
+            progress=FakeProgress(),
+            clock=self.clock or SystemClock(),
+            blocking=inline if self.clock is not None else DaemonThreads(),
+            tokens=new_token,
+        )
+        request = AdditionRequest(
+            bricks=(NEW,),
+            side=side,
+            pid=1,
+            wish=Wish(),
+            dry_run=dry_run,
+            poll_s=5.0 if self.clock is not None else 0.01,
+            seen_within_s=300.0,
+        )
+        return asyncio.run(add_bricks(request, world))
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Iterator[SqliteLedger]:
+    with open_ledger(tmp_path / "ledger.db", create=True) as made:
+        made.site.create(
+            SiteRecord(
+                site_id="s",
+                name="rehearsal",
+                created_at_s=1.0,
+                source=IDENTITY,
+                target=IDENTITY,
+                capabilities=TargetCapabilities(),
+                capabilities_probed_at_s=1.0,
+            )
+        )
+        yield made
+
+
+def room(total: int, targets: int | None = None) -> TargetRoom:
+    return TargetRoom(total_bytes=total, storage_targets=targets)
+
+
+def test_the_target_is_waited_for_until_it_shows_the_new_capacity(tmp_path: Path, ledger: SqliteLedger) -> None:
+    site = Site(tmp_path, ledger, lambda look: room(50 * GIB if look < 9 else 59 * GIB))
+    assert site.add(dry_run=True).ending is AdditionEnding.PLANNED
+    assert ledger.additions.all() == []
+    done = site.add()
+    assert (done.ending, done.state, done.size_bytes) == (AdditionEnding.DONE, AdditionState.SETTLED, 10 * GIB)
+    (record,) = ledger.additions.all()
+    assert record.notes.room_before == room(50 * GIB)
+    steps = [one.step for one in ledger.additions.steps(record.id)]
+    assert steps == [AdditionStep.PREPARE, AdditionStep.HAND_OVER, AdditionStep.FINISH]
+    assert site.add().ending is AdditionEnding.DONE
+    assert len(ledger.additions.all()) == 1
+
+
+def test_a_target_that_never_shows_it_fails_and_the_same_command_goes_on(tmp_path: Path, ledger: SqliteLedger) -> None:
+    site = Site(tmp_path, ledger, lambda _: room(50 * GIB, 3))
+    stuck = site.add()
+    assert (stuck.ending, stuck.state) == (AdditionEnding.STUCK, AdditionState.HANDING)
+    assert "does not show the new capacity" in stuck.words
+    site.clock = VirtualClock()
+    # Bytes alone do not count where the target's own list tells.
+    site.room = lambda _: room(90 * GIB, 3)
+    assert site.add().ending is AdditionEnding.STUCK
+    site.clock, site.room = VirtualClock(), lambda _: room(50 * GIB, 4)
+    assert site.add().ending is AdditionEnding.DONE
+    (record,) = ledger.additions.all()
+    assert record.notes.room_before == room(50 * GIB, 3)
+
+
+def test_hooks_are_told_the_side_and_the_last_ones_are_called_once(
+    tmp_path: Path, ledger: SqliteLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    calls = tmp_path / "calls"
+    site = Site(tmp_path, ledger, lambda _: room(1, 4 if calls.exists() and "pre-add" in calls.read_text() else 3))
+    site.clock = None
+    site.hook("pre-add.d/50-set-up", "exit 0")
+    site.hook("post-add.d/50-tell", "exit 0")
+    for _ in range(2):
+        assert site.add().ending is AdditionEnding.DONE
+    assert calls.read_text().splitlines() == [f"pre-add target {NEW} ", f"post-add target {NEW} done"]
+
+
+def test_a_hook_that_refuses_leaves_the_step_for_the_next_call(
+    tmp_path: Path, ledger: SqliteLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    site = Site(tmp_path, ledger, lambda _: room(1, 3))
+    site.clock = None
+    site.hook("pre-add.d/20-make", "echo '/dev/sdx is mounted' >&2; exit 1")
+    with pytest.raises(Refused, match="/dev/sdx is mounted"):
+        site.add()
+    (record,) = ledger.additions.all()
+    assert record.state is AdditionState.HANDING
+    assert [one.result for one in ledger.additions.steps(record.id)][-1] is StepResult.FAILED
+
+
+def test_a_place_that_no_hook_can_put_right_is_refused_before_anything_is_written(
+    tmp_path: Path, ledger: SqliteLedger
+) -> None:
+    site = Site(tmp_path, ledger, lambda _: room(1), own=False)
+    refused = site.add(AdditionSide.SOURCE)
+    assert refused.ending is AdditionEnding.HALTED
+    assert any("not on one of its own" in reason for reason in refused.reasons)
+    assert ledger.additions.all() == []
+    assert ledger.runs.latest() is None
+
+
+def test_hooks_that_do_not_put_it_right_are_seen_through(
+    tmp_path: Path, ledger: SqliteLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    site = Site(tmp_path, ledger, lambda _: room(1), own=False)
+    site.clock = None
+    site.hook("pre-add.d/20-make", "exit 0")
+    with pytest.raises(Refused, match="not on one of its own"):
+        site.add(AdditionSide.SOURCE)
+    (record,) = ledger.additions.all()
+    assert record.state is AdditionState.PREPARING
+    assert site.backups == [f"addition-{record.id}"]
+
+
+def test_a_name_that_is_no_brick_is_refused(
+    tmp_path: Path, ledger: SqliteLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tests.integration.test_brick_add_stage.NEW", "gl2:/srv/b2/")
+    with pytest.raises(UsageError, match="is no brick"):
+        Site(tmp_path, ledger, lambda _: room(1)).add()
