@@ -1,0 +1,110 @@
+"""What people are told of drains."""
+
+from dataclasses import replace
+
+from migrator.adapters.output.document import Document
+from migrator.adapters.output.drain_document import drain_document, drains_document
+from migrator.adapters.output.markdown import to_markdown
+from migrator.adapters.output.progress_lines import snapshot_line
+from migrator.domain.brick_list import BrickRoom
+from migrator.domain.drain import DrainState
+from migrator.domain.drain_run import DrainCheck, DrainEnding, DrainSummary
+from migrator.domain.drain_standing import DrainStanding
+from migrator.domain.progress import DrainProgress
+from migrator.domain.units import GIB
+
+BRICK = "gl3:/srv/b2/data"
+STANDING = DrainStanding(
+    id=1,
+    volume="vol1",
+    bricks=(BRICK,),
+    attempt=1,
+    state=DrainState.DRAINING,
+    since_s=1_700_000_000.0,
+    started_at_s=1_700_000_000.0,
+    files=1000,
+    size_bytes=10 * GIB,
+    moved_files=400,
+    moved_bytes=4 * GIB,
+    failures=2,
+    skipped=0,
+    files_per_s=4.0,
+    bytes_per_s=GIB / 10,
+    left_s=150.0,
+    looked_at_s=1_700_000_100.0,
+    failure="",
+    changed_options=(),
+)
+CHECK = DrainCheck(
+    problems=(),
+    used_bytes=5 * GIB,
+    used_inodes=1200,
+    rooms={"gl1:/srv/b1/data": BrickRoom(total_bytes=20 * GIB, free_bytes=15 * GIB)},
+    min_free_disk="10%",
+    versions={"gl1": "10.3", "gl3": None},
+    open_files=None,
+    catalog="scan-1",
+    catalog_at_s=1_700_000_000.0,
+    files=1000,
+    size_bytes=10 * GIB,
+    largest_bytes=GIB,
+    linked_symlinks=(b"home/a/li\nnk",),
+)
+SUMMARY = DrainSummary(
+    volume="vol1",
+    bricks=(BRICK,),
+    back=False,
+    dry_run=False,
+    ending=DrainEnding.HALTED,
+    words="the drain has failed",
+    hint="put that right",
+    reasons=("1 file left on the bricks",),
+    left_behind=(b"home/a/x\x1b[31m",),
+    standing=STANDING,
+)
+
+
+def text(document: Document) -> str:
+    return to_markdown(document)
+
+
+def test_leftovers_are_listed_with_what_to_do() -> None:
+    shown = text(drain_document(SUMMARY))
+    for words in ("the drain has failed", "1 file left on the bricks", "home/a/x", "brick stop", "put that right"):
+        assert words in shown
+    assert "\x1b" not in shown
+
+
+def test_a_dry_run_shows_all_that_the_guards_look_at() -> None:
+    shown = text(drain_document(replace(SUMMARY, dry_run=True, check=CHECK, left_behind=(), confirm="abc123")))
+    for words in ("nothing was changed", "10%", "gl3: not known", "scan-1", "gl1:/srv/b1/data", "abc123", "cp -P"):
+        assert words in shown
+
+
+def test_how_far_drains_are() -> None:
+    shown = text(drains_document((replace(STANDING, failure="no room"),)))
+    for words in ("draining", "600", "6.0 GiB", "no room", "2 min 30 s"):
+        assert words in shown
+    assert "No brick was ever drained" in text(drains_document(()))
+
+
+def test_progress_in_one_line() -> None:
+    line = snapshot_line(
+        DrainProgress(
+            bricks=(BRICK,),
+            step="draining",
+            elapsed_s=60.0,
+            files=400,
+            size_bytes=4 * GIB,
+            total_files=1000,
+            total_bytes=10 * GIB,
+            failures=2,
+            skipped=1,
+            files_per_s=None,
+            bytes_per_s=None,
+            left_s=None,
+        )
+    )
+    assert line == (
+        f"draining {BRICK}: 400 of 1,000 files, 4.0 GiB of 10.0 GiB, time left not known yet, 2 failures, 1 skipped, 1 min"
+    )
