@@ -11,7 +11,7 @@ import pytest
 
 from migrator.domain.errors import Refused, ToolFailed
 from migrator.domain.hooks import Hook, HookEvent, HookOutcome, HookStep
-from migrator.stages.hooking import HookedStep, HookSkipped
+from migrator.stages.hooking import HookedStep, HookRefused, HookSkipped
 from tests.run_site import wait_for
 from tests.run_world import in_loop
 from tests.step_hooks import HookedCutover, hooked_cutover
@@ -45,7 +45,7 @@ async def test_hooks_enclose_a_step_and_get_the_text_of_their_side(cutover: Hook
         assert cutover.ledger.hooks.open_since(step, cutover.place(step).hooked.key) is None
 
 
-@pytest.mark.parametrize(("code", "kind", "state"), [(62, HookSkipped, "skipped"), (1, Refused, "refused")])
+@pytest.mark.parametrize(("code", "kind", "state"), [(62, HookSkipped, "skipped"), (1, HookRefused, "refused")])
 def test_a_pre_hook_stops_a_step(cutover: HookedCutover, code: int, kind: type[Refused], state: str) -> None:
     for where in ("pre-switch.d/10-a", "pre-switch.d/30-c", "post-switch.d/10-a", "post-switch.d/30-c"):
         cutover.hook(where)
