@@ -90,7 +90,7 @@ def begin_again(record: AdditionRecord, seen: AdditionSeen, wish: Wish) -> Step:
         return next_step(record, seen, wish)
     if not inside:
         return _prepare(record, seen, wish)
-    return _heal(seen) if record.instead_of else watched(record, seen, _LAYOUT, anew=True)
+    return _heal(record, seen) if record.instead_of else watched(record, seen, _LAYOUT, anew=True)
 
 
 def grown(before: TargetRoom | None, now: TargetRoom | None, *, bricks: int, size_bytes: int | None) -> bool:
@@ -186,9 +186,9 @@ def _in_the_volume(record: AdditionRecord, seen: AdditionSeen, wish: Wish) -> St
             look_again=True,
         )
     if record.state is _S.ADDED:
-        return _heal(seen) if record.instead_of else watched(record, seen, _LAYOUT, anew=True)
+        return _heal(record, seen) if record.instead_of else watched(record, seen, _LAYOUT, anew=True)
     if record.state is _S.HEALING:
-        return _heal(seen)
+        return _heal(record, seen)
     if record.state is _S.LAYOUT:
         return watched(record, seen, _LAYOUT)
     if not wish.rebalance:
@@ -202,9 +202,11 @@ def _in_the_volume(record: AdditionRecord, seen: AdditionSeen, wish: Wish) -> St
     return watched(record, seen, _BALANCE, anew=record.state is _S.LAID_OUT)
 
 
-def _heal(seen: AdditionSeen) -> Step:
+def _heal(record: AdditionRecord, seen: AdditionSeen) -> Step:
     heals = () if seen.state is None or seen.state.heals is None else seen.state.heals
-    done = bool(heals) and all(one.status == "Connected" and one.entries == 0 for one in heals)
+    done = record.bricks[0] in {one.brick for one in heals} and all(
+        one.status == "Connected" and one.entries == 0 for one in heals
+    )
     return _HEALED if done else _HEAL
 
 

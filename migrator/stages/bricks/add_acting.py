@@ -3,12 +3,15 @@
 from dataclasses import dataclass
 
 from migrator.decide.addition import grown, problems_before
+from migrator.decide.drain_progress import drain_rate
+from migrator.decide.drain_standing import RATE_WINDOW_S
 from migrator.domain.addition import NO_NOTES, AdditionNotes, AdditionRecord, AdditionSide, AdditionStep
 from migrator.domain.addition_seen import Act
 from migrator.domain.errors import Refused, ToolFailed
 from migrator.domain.hooks import HookState
+from migrator.domain.progress import DrainProgress
 from migrator.domain.units import format_duration, format_size
-from migrator.domain.volume_tasks import TaskKind, TaskStatus
+from migrator.domain.volume_tasks import TaskKind, TaskProgress, TaskStatus
 from migrator.stages.bricks.add_context import AdditionCall, hooked, samples_of
 from migrator.stages.bricks.add_seeing import AdditionLooker, told
 
@@ -92,7 +95,7 @@ class AdditionActor:
 
     async def _watch(self, record: AdditionRecord) -> Done:
         """Until the task does not move any more, or what is seen needs another decision."""
-        call, heard_s = self.call, self.call.now_s()
+        call, heard_s, began_s = self.call, self.call.now_s(), self.call.world.clock.monotonic_s()
         while True:
             found = await told(call.world.volume.state_and_tasks())
             tasks = () if found is None else found[1]
@@ -103,6 +106,7 @@ class AdditionActor:
                 heard_s = now_s
                 call.world.ledger.additions.add_samples(record.id, samples_of(progress, now_s))
                 self.looker.progress = progress
+                self._show(record, progress, call.world.clock.monotonic_s() - began_s)
                 moving = any(one.status in _MOVING for one in progress.counters)
                 if not moving or progress.task_id != record.notes.task_id:
                     return Done()
@@ -111,6 +115,27 @@ class AdditionActor:
             await call.world.clock.sleep(call.request.poll_s)
             if (await self.looker.see(record)).stalled:
                 return Done()
+
+    def _show(self, record: AdditionRecord, progress: TaskProgress, elapsed_s: float) -> None:
+        samples = self.call.world.ledger.additions.samples(record.id)
+        rate = drain_rate(samples, task_id=progress.task_id, window_s=RATE_WINDOW_S)
+        self.call.world.progress.show(
+            DrainProgress(
+                bricks=record.bricks,
+                step=record.state.value,
+                elapsed_s=elapsed_s,
+                files=progress.files,
+                size_bytes=progress.size_bytes,
+                # Which files a rebalance will move, it finds out on its way.
+                total_files=None,
+                total_bytes=None,
+                failures=progress.failures,
+                skipped=progress.skipped,
+                files_per_s=None if rate is None else rate.files_per_s,
+                bytes_per_s=None if rate is None else rate.bytes_per_s,
+                left_s=None,
+            )
+        )
 
     async def _heal(self, record: AdditionRecord) -> Done:
         call = self.call

@@ -263,3 +263,21 @@ def test_another_volume_and_half_a_set_are_left_alone() -> None:
     other = next_step(one, seen(one, replace(volume(), volume_id="cc")), WISH)
     assert isinstance(other, Halt)
     assert "another one" in other.words
+
+
+def test_a_copy_counts_as_filled_only_when_the_new_brick_itself_says_so() -> None:
+    three = volume(3, replica=3)
+    one = replace(record("gl9:/srv/b/data", instead_of="gl3:/srv/b/data"), state=S.HEALING)
+    inside = replace(three, bricks=(*three.bricks[:2], brick(9)))
+    unlisted = next_step(one, seen(one, inside), WISH)
+    assert isinstance(unlisted, Act)
+    assert not unlisted.seen_done
+    of_new = BrickHeal(brick="gl9:/srv/b/data", status="Connected", entries=0)
+    listed = replace(inside, heals=(*(three.heals or ())[:2], of_new))
+    done = next_step(one, seen(one, listed), WISH)
+    assert isinstance(done, Act)
+    assert (done.seen_done, done.result) == (True, S.HEALED)
+    waiting = replace(listed, heals=(replace(of_new, entries=3),))
+    still = next_step(one, seen(one, waiting), WISH)
+    assert isinstance(still, Act)
+    assert not still.seen_done
