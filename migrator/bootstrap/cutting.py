@@ -111,6 +111,7 @@ async def cutover_parts(
                 links=None if place is None else SymlinkedPaths(place),
                 place=place,
                 verify=_verifier(wiring, ledger=ledger, known=known, policy=policy, progress=progress),
+                manifests=wiring.manifests(),
                 policy=policy,
                 deltas=deltas,
                 back=carrying_back(wiring, own=ledger, known=known, progress=progress, policy=policy),

@@ -13,6 +13,7 @@ from migrator.adapters.ledger.cutovers import SqliteCutovers
 from migrator.domain.cutover import CutoverStep
 from tests.conftest import MakeXfs
 from tests.cut_site import CutSite, change, cut_site, top_facts
+from tests.delta_changes import let_settle
 from tests.run_site import wait_for
 from tests.xfs import run_tool
 
@@ -180,3 +181,24 @@ def test_a_state_directory_that_fills_up_in_the_freeze_does_not_hide_who_is_froz
         assert site.tree() == site.target()
     finally:
         run_tool("umount", "-l", str(state))
+
+
+def test_what_the_other_name_of_a_file_was_used_for_on_the_target_is_sent_again(site: CutSite) -> None:
+    """A hard link between two users: the one who was moved first writes through it."""
+    other = site.source("ben") / "shared"
+    os.link(site.source() / "d1" / "f0001", other)
+    let_settle()
+    site.call("scan", "--json")
+    site.call("plan", "--json", "--accept-unknown-inodes")
+    site.call("run", "--all", "--json")
+    site.cutover()
+    with (site.tree() / "d1" / "f0001").open("a") as file:
+        file.write("by ann")
+    before = site.snapshot("ben")
+
+    assert "difference" in site.cutover("ben", code=4)["words"]
+    site.cutover("ben")
+
+    assert site.tree("ben") == site.target("ben")
+    assert site.snapshot("ben") == before
+    assert (site.tree() / "d1" / "f0001").read_bytes().endswith(b"by ann")

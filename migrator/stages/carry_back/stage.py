@@ -16,7 +16,6 @@ from migrator.domain.freezing import FrozenTop
 from migrator.domain.paths import show
 from migrator.domain.scan import CatalogRecord
 from migrator.domain.states import PassKind
-from migrator.domain.transfer import FileProblem, FileProblemKind
 from migrator.domain.verification import VerificationRecord
 from migrator.ports.carrying_back import CarriedBack
 from migrator.stages.carry_back.back_site import (
@@ -31,6 +30,7 @@ from migrator.stages.carry_back.seeing import pass_seen, proof_seen, target_chan
 from migrator.stages.carry_back.switched import is_noted, note_switch, plan_of
 from migrator.stages.run.context import Invocation, World
 from migrator.stages.run.delta import DeltaPass
+from migrator.stages.run.differing import note_differences
 from migrator.stages.run.pass_moves import only_not_renamed
 from migrator.stages.run.recovery import recover
 from migrator.stages.run.trash import expire_trash
@@ -42,7 +42,6 @@ Scan = Callable[[Sequence[bytes]], Awaitable[CatalogRecord]]
 _MOST_PASSES = 3
 """In one call: what could not be renamed on the source, because it was not there as before, is sent by the next pass."""
 _FLUSHED_AT_ONCE = 256
-_DIFFERENCES_PER_KIND = 10_000
 _ROLES = (
     "here the target is read and the source is written, so the one is called the source, and the other the target: "
 )
@@ -267,17 +266,16 @@ async def _flush(parts: BackParts, batch: int) -> None:
 
 
 def _note_differences(parts: BackParts, record: CutoverRecord, proven: VerificationRecord) -> None:
-    """What the scan of the next pass would take for unchanged counts as not arrived. Blocking."""
     newest = newest_pass(parts.ledger, record)
-    if newest is None or not proven.differences or proven.manifest is None:
-        return
-    found = parts.manifests.examples(proven.manifest, per_kind=_DIFFERENCES_PER_KIND).differences
-    differing = {one.path: one for one in found if one.path != record.tree.path}
-    problems = [
-        FileProblem(path=path, kind=FileProblemKind.BAD, errno=None, reason=f"not equal after all: {one.kind.value}")
-        for path, one in sorted(differing.items())
-    ]
-    parts.ledger.passes.note(newest.id, problems, parts.clock.now_s())
+    if newest is not None:
+        note_differences(
+            parts.ledger.passes,
+            parts.manifests,
+            proven,
+            pass_id=newest.id,
+            tree=record.tree,
+            at_s=parts.clock.now_s(),
+        )
 
 
 def _left_to_send(parts: BackParts, batch: int) -> bool:

@@ -20,6 +20,7 @@ from migrator.ports.filesystem import TargetTrees
 from migrator.ports.freezing import Freezer, WriterSearch
 from migrator.ports.hooks import Hooks
 from migrator.ports.ledger import Ledger, SiteRecord
+from migrator.ports.manifest import Manifests
 from migrator.ports.switching import Links
 from migrator.stages.cutover_texts import Telling
 from migrator.stages.run.context import Invocation, World
@@ -41,7 +42,7 @@ class CutoverWorld:
 
     `freezer` closes tops on the source, `trees` opens and closes them on the target; `source_trees` opens those on the
     source for users who come back. `source_writers` and `target_writers`
-    look for who still writes on either side. `policy` says which content has to be compared. `backup` keeps a copy of the
+    look for who still writes on either side. `manifests` are those that `verify` writes. `policy` says which content has to be compared. `backup` keeps a copy of the
     ledger under a name; it is on the disk when that returns.
 
     `archive_folders` are those of the trees on the target, `archived` what proven archives hold as it is now, `to_archive` the rows
@@ -56,6 +57,7 @@ class CutoverWorld:
     links: Links | None
     place: LinkPlace | None
     verify: VerifyTree
+    manifests: Manifests
     policy: DigestPolicy
     deltas: Deltas
     back: CarriesBack
