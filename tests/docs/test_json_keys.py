@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from migrator.domain import brick_list, report, schedule
+from migrator.domain import brick_list, reap, report, schedule
 from migrator.domain.addition_run import AdditionSummary
 from migrator.domain.addition_seen import NewPlace
 from migrator.domain.announcing import Announcement, AnnounceSummary
@@ -28,6 +28,13 @@ TEXT = (Path(__file__).parents[2] / "docs" / "json.md").read_text()
 TYPES = [
     AdditionSummary,
     NewPlace,
+    reap.ReapReport,
+    reap.UserReap,
+    reap.ReapedTree,
+    reap.ReapDirectory,
+    reap.Savings,
+    reap.Released,
+    reap.ReapRelease,
     TreeArchived,
     LeftOut,
     Restored,
