@@ -139,6 +139,11 @@ class TreeMachine:
             return await self.actor.deeds[act.step](record)
         place = CutoverPlace(step=hooked, record=record, back=act.step in _BACK)
         link = record.notes.link if self.cutting.world.links is not None else None
+        if act.seen_done and self.interrupted:
+            # The operator has waited for hooks long enough: the user comes first.
+            message = f"hooks that are still owed after {place.hooked.words} were not called: {_INTERRUPTED}"
+            self.cutting.say(EventKind.HOOK_FAILED, Severity.WARNING, record, message)
+            return await self.actor.done_before(act.step, record)
         if act.seen_done:
             facts = await self._facts(place, HookEvent.POST, record, act, link)
             await self.cutting.hooking.catch_up_step(place, facts)
