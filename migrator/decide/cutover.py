@@ -30,6 +30,8 @@ from migrator.domain.cutover_seen import (
 )
 from migrator.domain.units import several
 
+_SHOWN = 3
+
 
 def next_step(record: CutoverRecord, seen: Seen) -> Step:
     """What is done next, of a cutover and of a rollback that has begun."""
@@ -244,7 +246,8 @@ def _proof_problems(way: Way, seen: Seen) -> Iterator[str]:
         reasons = "; ".join(found.reasons[:3]) or "no reason was recorded"
         yield f"the verification is not whole: {reasons}"
     if found.differences:
-        yield f"the verification found {several(found.differences, 'difference')}"
+        shown = f" ({'; '.join(found.examples[:_SHOWN])})" if found.examples else ""
+        yield f"the verification found {several(found.differences, 'difference')}{shown}"
     if not found.by_policy:
         yield "the verification compared the content of fewer files than [verify] sample asks for"
     if way.forward and found.manifest is None:

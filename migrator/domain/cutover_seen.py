@@ -59,7 +59,7 @@ class PassSeen:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProofSeen:
     """The newest finished verification of the tree, against `catalog`. `by_policy`: it read the content of all files that
-    the site's policy wants read. `differences` are those of this tree.
+    the site's policy wants read. `differences` are those of this tree, `examples` some of them in words.
     """
 
     catalog: str
@@ -69,6 +69,7 @@ class ProofSeen:
     by_policy: bool
     manifest: str | None
     reasons: tuple[str, ...] = ()
+    examples: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,6 +12,7 @@ from migrator.domain.cutover_seen import BackupSeen, LinkSeen, PassSeen, ProofSe
 from migrator.domain.entry import Entry
 from migrator.domain.errors import MigratorError
 from migrator.domain.freezing import FreezeWay, FrozenTop, TopState
+from migrator.domain.paths import show
 from migrator.domain.site import TargetCapabilities
 from migrator.domain.states import PassKind, PassState
 from migrator.domain.verification import VerificationRecord
@@ -128,6 +129,9 @@ class Looker:
 
         def look() -> tuple[LinkSeen, bytes | None]:
             found = links.read_link(record.tree.user)
+            if record.notes.link not in (None, found.path):
+                # site.toml names another one by now: what was switched is not this.
+                return LinkSeen.UNKNOWN, None
             roots = replace(
                 place, source_root=os.path.realpath(place.source_root), target_root=os.path.realpath(place.target_root)
             )
@@ -189,7 +193,17 @@ class Looker:
             by_policy=latest.policy.algorithm == policy.algorithm and latest.policy.share >= policy.share,
             manifest=latest.manifest,
             reasons=latest.reasons,
+            examples=self._examples(latest),
         )
+
+    def _examples(self, found: VerificationRecord) -> tuple[str, ...]:
+        if not found.differences or found.manifest is None:
+            return ()
+        try:
+            examples = self.sight.world.manifests.examples(found.manifest, per_kind=1)
+        except MigratorError:
+            return ()
+        return tuple(f"{show(one.path)}: {one.kind.value}" for one in examples.differences)
 
     async def _entry(self, side: FileSystem, record: CutoverRecord) -> Entry | None:
         return await self.sight.blocking(lambda: side.look(record.tree.path))

@@ -237,6 +237,10 @@ def test_a_thaw_that_was_cut_off_goes_on(state: CutoverState, side: str) -> None
         ({"proof": replace(PROOF, started_at_s=59.0)}, "there is no verification"),
         ({"proof": replace(PROOF, whole=False, reasons=("a brick",))}, "not whole: a brick"),
         ({"proof": replace(PROOF, differences=2)}, "found 2 differences"),
+        (
+            {"proof": replace(PROOF, differences=4, examples=("home/a: size", "home/b: mode", "c: acl", "d: extra"))},
+            "found 4 differences (home/a: size; home/b: mode; c: acl)",
+        ),
         ({"proof": replace(PROOF, by_policy=False)}, "[verify] sample"),
     ],
 )
