@@ -202,3 +202,19 @@ def test_what_the_other_name_of_a_file_was_used_for_on_the_target_is_sent_again(
     assert site.tree("ben") == site.target("ben")
     assert site.snapshot("ben") == before
     assert (site.tree() / "d1" / "f0001").read_bytes().endswith(b"by ann")
+
+
+def test_a_user_whose_link_is_named_anew_is_left_alone(site: CutSite) -> None:
+    """The link that was switched is another one: what the new one says tells nothing of it."""
+    site.cutover()
+    others = site.directory / "others"
+    others.mkdir(mode=0o755)
+    (others / "ann").symlink_to(site.source())
+    site.write(link=f"{others}/{{user}}")
+
+    outcome = site.rollback(code=1)
+
+    assert outcome["ending"] == "halted"
+    assert [state for state, _ in site.states()] == ["retained"]
+    assert site.tree() == site.target()
+    assert (site.is_open(site.target()), site.is_open(site.source())) == (True, False)
