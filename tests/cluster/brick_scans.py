@@ -142,15 +142,16 @@ class BrickScans:
         assert len(by_path) == len(rows)
         return by_path
 
-    def compare(self, one: CatalogRecord, other: CatalogRecord) -> None:
-        """Both catalogs hold the same, attribute by attribute."""
+    def compare(self, one: CatalogRecord, other: CatalogRecord, *, but_of_directories: Collection[str] = ()) -> None:
+        """Both catalogs hold the same, attribute by attribute, `but_of_directories` these."""
         left, right = self.rows(one), self.rows(other)
         assert sorted(left.keys() ^ right.keys()) == []
         different = [
             (path, column, row[column], right[path][column])
             for path, row in left.items()
             for column in row
-            if column not in (NOT_COMPARED_OF_DIRECTORIES if row["type"] == "directory" else NOT_COMPARED)
+            if column
+            not in ((*NOT_COMPARED_OF_DIRECTORIES, *but_of_directories) if row["type"] == "directory" else NOT_COMPARED)
             and row[column] != right[path][column]
         ]
         assert not different, different[:20]

@@ -392,4 +392,6 @@ def test_nothing_is_trusted_while_files_move_between_bricks(own: BrickScans) -> 
     bricks = own.scan("bricks")
     assert bricks.whole, bricks.reasons
     assert before <= set(own.rows(bricks))
-    own.compare(bricks, own.scan("mount"))
+    # A directory that files were moved out of has another mtime on that brick than on the others, and a mount shows the
+    # one or the other: what it listed comes from one brick, what it looked up from all.
+    own.compare(bricks, own.scan("mount"), but_of_directories=("mtime_ns",))
