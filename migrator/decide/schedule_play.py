@@ -198,16 +198,24 @@ class _Player:
         return begun and self._copy is None and self._drain is None and not self._freeing
 
     def _growth_problem(self, day: float) -> Obstacle | None:
+        """What growth brings over a limit until that day, on the side where it does so first."""
+        found = [one for one in (self._target_growth(day), self._source_growth(day)) if one is not None]
+        return min(found, key=lambda one: one.day) if found else None
+
+    def _target_growth(self, day: float) -> Obstacle | None:
         lacks_bytes, lacks_inodes = self._target.lacking(day)
-        if lacks_bytes or lacks_inodes:
-            rate = self._target.bytes_rate if lacks_bytes else self._target.inodes_rate
-            back = (lacks_bytes or lacks_inodes) / rate if rate > 0 else 0.0
-            return Obstacle(
-                kind=ObstacleKind.TARGET_GROWTH,
-                day=max(day - back, self._day),
-                lacking_bytes=ceil(lacks_bytes),
-                lacking_inodes=ceil(lacks_inodes),
-            )
+        if not lacks_bytes and not lacks_inodes:
+            return None
+        rate = self._target.bytes_rate if lacks_bytes else self._target.inodes_rate
+        back = (lacks_bytes or lacks_inodes) / rate if rate > 0 else 0.0
+        return Obstacle(
+            kind=ObstacleKind.TARGET_GROWTH,
+            day=max(day - back, self._day),
+            lacking_bytes=ceil(lacks_bytes),
+            lacking_inodes=ceil(lacks_inodes),
+        )
+
+    def _source_growth(self, day: float) -> Obstacle | None:
         over = self._source.overfull(day)
         if over is None:
             return None

@@ -10,7 +10,7 @@ from migrator.decide.schedule_orders import best_outcome, drain_orders, is_possi
 from migrator.decide.schedule_play import play
 from migrator.decide.schedule_remedies import with_room
 from migrator.decide.schedule_sides import SourceSide
-from migrator.domain.schedule import Outcome
+from migrator.domain.schedule import ObstacleKind, Outcome
 from migrator.domain.schedule_facts import KeptFacts, Placed, ScheduleFacts, TargetPart
 from tests.schedules import Replay, batch, facts, subvolume
 
@@ -194,3 +194,22 @@ def test_more_space_is_never_later(site: ScheduleFacts, more: int) -> None:
 
 def sum_of_days(outcome: Outcome) -> float:
     return sum(step.cleared_day for step in outcome.subvolumes if step.cleared_day is not None)
+
+
+def test_what_grows_over_its_limit_first_is_the_obstacle() -> None:
+    """The trash alone is more than the target may hold, but a day before that users have filled the source."""
+    site = facts(
+        [subvolume(1, total=10, free=0)],
+        [batch(1, [10])],
+        target=(TargetPart(total_bytes=0, free_bytes=0),),
+        kept=(
+            KeptFacts(placed=Placed(size_bytes=(0,), files=(0,), unplaced_bytes=0, unplaced_files=0), freed_day=1.0),
+        ),
+        max_fill=0.5,
+        growth=1.0,
+        trash_keep=1.0,
+    )
+    outcome = play(site, [0], [0])
+    assert outcome.obstacle is not None
+    assert (outcome.obstacle.kind, outcome.obstacle.day) == (ObstacleKind.SOURCE_GROWTH, 0.0)
+    assert Replay(site, outcome).run().worst == []
