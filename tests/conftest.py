@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from migrator.domain.lab import OddFiles
 from migrator.domain.units import MIB
@@ -15,6 +16,10 @@ from migrator.stages.lab.odd import odd_files
 from tests.xfs import XfsMount, missing_for_root_tests, missing_for_xfs, xfs
 
 MakeXfs = Callable[..., XfsMount]
+
+# No test asserts on time. Where CI is set, Hypothesis tries the same examples every time, and new ones elsewhere.
+settings.register_profile("migrator", parent=settings.default, deadline=None)
+settings.load_profile("migrator")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
