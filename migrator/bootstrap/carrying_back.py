@@ -240,6 +240,9 @@ class BackSites:
             comparisons=ComparisonFiles(directory / "catalogs", temp_dir=wiring.temp_dir),
             pass_lists=lists,
             move_lists=MoveListFiles(directory / "moves"),
+            differing=ManifestDirectories(
+                directory / "manifests", catalogs_dir=directory / "catalogs", temp_dir=wiring.temp_dir
+            ),
             moves=moves,
             chunk_limits=ChunkLimits(
                 max_bytes=transfer.chunk_size_bytes,

@@ -16,7 +16,6 @@ from migrator.domain.freezing import FrozenTop
 from migrator.domain.paths import show
 from migrator.domain.scan import CatalogRecord
 from migrator.domain.states import PassKind
-from migrator.domain.verification import VerificationRecord
 from migrator.ports.carrying_back import CarriedBack
 from migrator.stages.carry_back.back_site import (
     PLAN,
@@ -30,7 +29,6 @@ from migrator.stages.carry_back.seeing import pass_seen, proof_seen, target_chan
 from migrator.stages.carry_back.switched import is_noted, note_switch, plan_of
 from migrator.stages.run.context import Invocation, World
 from migrator.stages.run.delta import DeltaPass
-from migrator.stages.run.differing import note_differences
 from migrator.stages.run.pass_moves import only_not_renamed
 from migrator.stages.run.recovery import recover
 from migrator.stages.run.trash import expire_trash
@@ -115,7 +113,6 @@ class CarryingBack:
                 clock=parts.clock,
                 reap_lists=parts.reap_lists,
             )
-            await asyncio.to_thread(_note_differences, parts, record, proven)
             return proof_seen(parts.ledger, proven, parts.policy, PLAN)
 
     def seen(self, record: CutoverRecord) -> tuple[PassSeen | None, ProofSeen | None]:
@@ -263,19 +260,6 @@ async def _flush(parts: BackParts, batch: int) -> None:
                     f"what was carried back could not be synced on the source: {error}",
                     hint="check the bricks, then run the same command again",
                 ) from error
-
-
-def _note_differences(parts: BackParts, record: CutoverRecord, proven: VerificationRecord) -> None:
-    newest = newest_pass(parts.ledger, record)
-    if newest is not None:
-        note_differences(
-            parts.ledger.passes,
-            parts.manifests,
-            proven,
-            pass_id=newest.id,
-            tree=record.tree,
-            at_s=parts.clock.now_s(),
-        )
 
 
 def _left_to_send(parts: BackParts, batch: int) -> bool:

@@ -23,7 +23,6 @@ from migrator.stages.cutover.context import Cutting
 from migrator.stages.cutover.seeing import Looker
 from migrator.stages.run.bases import pass_number
 from migrator.stages.run.delta import DeltaPass
-from migrator.stages.run.differing import note_differences
 from migrator.stages.run.equal_sides import note_equal
 from migrator.stages.run.pass_moves import only_not_renamed
 
@@ -153,18 +152,6 @@ class Actor:
 
     async def _verify(self, record: CutoverRecord) -> Done:
         found = await self.cutting.world.verify(self.cutting.plan, record.batch, record.tree.path)
-        copied = self.looker.final_pass(record)
-        if copied is not None:
-            # Or else whoever looks at sizes and times alone would never send again what was damaged on the target.
-            await asyncio.to_thread(
-                note_differences,
-                self.cutting.ledger.passes,
-                self.cutting.world.manifests,
-                found,
-                pass_id=copied.id,
-                tree=record.tree,
-                at_s=self.cutting.now_s(),
-            )
         return Done(notes=_verified_notes(found), words=_verified_words(found))
 
     async def _switch(self, record: CutoverRecord) -> Done:
