@@ -7,16 +7,19 @@ cd "$(dirname "$0")/.."
 
 venv=${MIGRATOR_VENV:-.venv}
 packages=(glusterfs-server glusterfs-client rsync xfsprogs attr acl iproute2 python3-venv fuse3
-    gcc libc6-dev openssh-server openssh-client fpart slurmctld slurmd slurm-client munge strace)
+    gcc libc6-dev openssh-server openssh-client fpart slurmctld slurmd slurm-client munge strace
+    chromium fonts-dejavu-core fio make prometheus tmux)
 # What must be there in the end, whoever installed it: package and one command of it.
 needed=(rsync:rsync)
 wanted=(glusterfs-server:glusterd glusterfs-client:glusterfs xfsprogs:mkfs.xfs attr:setfattr acl:setfacl iproute2:ip
     fuse3:fusermount3 gcc:gcc openssh-server:sshd openssh-client:ssh fpart:fpsync slurmctld:slurmctld slurmd:slurmd
-    slurm-client:srun munge:munged strace:strace)
+    slurm-client:srun munge:munged strace:strace
+    chromium:chromium fio:fio make:make prometheus:promtool tmux:tmux)
 
 # What these packages would start on this machine.
 declare -A services=([openssh-server]=ssh.service [slurmctld]=slurmctld.service [slurmd]=slurmd.service
-    [munge]=munge.service)
+    [munge]=munge.service
+    [prometheus]=prometheus.service)
 policy=/usr/sbin/policy-rc.d
 
 say() { printf 'setup: %s\n' "$*" >&2; }
