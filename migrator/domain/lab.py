@@ -25,7 +25,7 @@ class LabKind(StrEnum):
 class VolumeType(StrEnum):
     """How the lab's volume spreads files over bricks.
 
-    `replica3`, `arbiter` and `disperse` take the first brick of every host and leave the others as spares; the other two
+    `replica3`, `arbiter` and `disperse` take the first brick of every host and leave the others as spares; the other three
     take all.
     """
 
@@ -33,6 +33,7 @@ class VolumeType(StrEnum):
     REPLICA3 = "replica3"
     ARBITER = "arbiter"
     DISTRIBUTED_REPLICATE = "distributed-replicate"
+    DISTRIBUTED_ARBITER = "distributed-arbiter"
     DISPERSE = "disperse"
 
 

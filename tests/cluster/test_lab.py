@@ -127,7 +127,7 @@ def test_two_labs_stand_side_by_side(lab: LabHandle, make_lab: MakeLab) -> None:
 @pytest.mark.parametrize(
     ("volume_type", "bricks", "wanted"),
     [
-        (VolumeType.ARBITER, 1, b"<arbiterCount>1</arbiterCount>"),
+        (VolumeType.DISTRIBUTED_ARBITER, 2, b"<arbiterCount>1</arbiterCount>"),
         (VolumeType.DISTRIBUTED_REPLICATE, 2, b"<distCount>2</distCount>"),
         (VolumeType.DISPERSE, 1, b"<disperseCount>3</disperseCount>"),
     ],

@@ -23,7 +23,7 @@ _START_DEADLINE_S = 60.0
 _HOLDER_SCRIPT = str(Path(__file__).with_name("holder.py"))
 _GROUPS = Path("/var/lib/glusterd/groups")
 _PYTHON = os.path.realpath(sys.executable)
-_ALL_BRICKS = (VolumeType.DISTRIBUTE, VolumeType.DISTRIBUTED_REPLICATE)
+_ALL_BRICKS = (VolumeType.DISTRIBUTE, VolumeType.DISTRIBUTED_REPLICATE, VolumeType.DISTRIBUTED_ARBITER)
 _NEEDED_BY_HOSTS = (b"/usr", b"/bin", b"/sbin", b"/lib", b"/lib64", b"/etc", b"/var/lib", b"/var/log", b"/run", b"/srv")
 
 
@@ -188,7 +188,7 @@ def _layout(volume_type: VolumeType) -> tuple[str, ...]:
             return ()
         case VolumeType.REPLICA3 | VolumeType.DISTRIBUTED_REPLICATE:
             return ("replica", "3")
-        case VolumeType.ARBITER:
+        case VolumeType.ARBITER | VolumeType.DISTRIBUTED_ARBITER:
             return ("replica", "2", "arbiter", "1")
         case VolumeType.DISPERSE:
             return ("disperse", "3", "redundancy", "1")
