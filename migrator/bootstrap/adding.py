@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from migrator.adapters.bricks.new_places import look_at_new_places
+from migrator.adapters.bricks.places import gluster_versions
 from migrator.adapters.filesystems.gluster import GlusterSource
 from migrator.adapters.filesystems.gluster_additions import GlusterAdditions
 from migrator.adapters.ledger.sqlite import SqliteLedger
@@ -34,6 +35,7 @@ async def addition_world(
             source_root=wiring.source_root,
             target_root=wiring.target_root,
             places=lambda bricks: look_at_new_places(hosts, bricks),
+            versions=lambda names: gluster_versions(hosts, names),
             target_room=lambda: _room(wiring),
             back_up=_back_up(ledger, wiring.site.site.state_dir / "backups"),
             hooks=wiring.hooks(),

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from migrator.decide.addition_words import host_of, path_of
-from migrator.decide.gluster_faults import known_faults, parse_version
+from migrator.decide.gluster_faults import version_problems
 from migrator.decide.subvolumes import subvolumes
 from migrator.domain.addition import AdditionRecord
 from migrator.domain.addition_seen import AdditionSeen, Wish
@@ -23,7 +23,7 @@ def before_problems(record: AdditionRecord, seen: AdditionSeen, wish: Wish) -> t
     """Whether these bricks make whole sets that the volume can take."""
     if seen.state is None:
         return ("the state of the volume is not known: see `gluster volume status`",)
-    return (*_sets(record, seen.state), *_foreign(record, seen), *_versions(seen.version, wish))
+    return (*_sets(record, seen.state), *_foreign(record, seen), *_versions(record, seen.state, seen, wish))
 
 
 def swap_problems(record: AdditionRecord, seen: AdditionSeen, wish: Wish) -> tuple[str, ...]:  # noqa: ARG001 - as the other
@@ -147,15 +147,10 @@ def _foreign(record: AdditionRecord, seen: AdditionSeen) -> Iterator[str]:
             yield f"{name} is named {count} times"
 
 
-def _versions(version: str | None, wish: Wish) -> Iterator[str]:
-    if not wish.rebalance:
-        return
-    if version is None or parse_version(version) is None:
-        yield "the version of GlusterFS is not known, so its faults are not: --no-rebalance moves no file"
-        return
-    for fault in known_faults(version):
-        if fault.stops_drain:
-            yield f"GlusterFS {version}: {fault.fault} ({fault.reference}); {fault.advice}, or give --no-rebalance"
+def _versions(record: AdditionRecord, state: VolumeState, seen: AdditionSeen, wish: Wish) -> Iterator[str]:
+    if wish.rebalance:
+        hosts = {brick.host for brick in state.bricks} | {host_of(name) for name in record.bricks}
+        yield from version_problems(seen.versions, hosts, otherwise="; --no-rebalance moves no file")
 
 
 def _target(record: AdditionRecord, seen: AdditionSeen) -> Iterator[str]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from math import ceil
 
 from migrator.decide.drain_facts import structure_problems
-from migrator.decide.gluster_faults import known_faults, parse_version
+from migrator.decide.gluster_faults import version_problems
 from migrator.decide.subvolumes import subvolumes
 from migrator.domain.brick import Brick, VolumeState
 from migrator.domain.brick_list import BrickRoom
@@ -51,7 +51,8 @@ def _problems(facts: DrainFacts) -> Iterator[str]:
             yield from _room(facts, state)
     yield from _tasks(facts)
     yield from _told("the quorum of the pool", facts.quorum)
-    yield from _versions(facts)
+    hosts = {brick.host for brick in facts.state.bricks} if facts.state is not None else set()
+    yield from version_problems(facts.versions, hosts)
     yield from _open_files(facts)
     yield from _linked_symlinks(facts.linked_symlinks)
 
@@ -157,22 +158,6 @@ def _kept(option: str, total_bytes: int) -> int | None:
 
 def _not_negative(size_bytes: int) -> int | None:
     return size_bytes if size_bytes >= 0 else None
-
-
-def _versions(facts: DrainFacts) -> Iterator[str]:
-    if not facts.versions:
-        yield "the version of GlusterFS on the hosts is not known, so its faults are not"
-        return
-    hosts = {brick.host for brick in facts.state.bricks} if facts.state is not None else set()
-    for host in sorted(hosts - set(facts.versions)):
-        yield f"the version of GlusterFS on {host} is not known, so its faults are not"
-    for host, version in sorted(facts.versions.items()):
-        if version is None or parse_version(version) is None:
-            yield f"the version of GlusterFS on {host} is not known, so its faults are not"
-            continue
-        for fault in known_faults(version):
-            if fault.stops_drain:
-                yield f"GlusterFS {version} on {host}: {fault.fault} ({fault.reference}); {fault.advice}"
 
 
 def _open_files(facts: DrainFacts) -> Iterator[str]:

@@ -4,6 +4,7 @@
 """
 
 import re
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from migrator.domain.brick_list import GlusterFault
@@ -131,6 +132,25 @@ def known_faults(version: str | None) -> tuple[GlusterFault, ...]:
         )
         for known in sorted(found, key=lambda known: not known.stops_drain)
     )
+
+
+def version_problems(
+    versions: Mapping[str, str | None] | None, hosts: Collection[str], *, otherwise: str = ""
+) -> Iterator[str]:
+    """Why files are not to be moved between bricks on these hosts, by the version of each: one that loses files, or that is not
+    known. `otherwise` ends every sentence with what can be done all the same.
+    """
+    if not versions:
+        yield f"the version of GlusterFS on the hosts is not known, so its faults are not{otherwise}"
+        return
+    for host in sorted({*hosts, *versions}):
+        version = versions.get(host)
+        if version is None or parse_version(version) is None:
+            yield f"the version of GlusterFS on {host} is not known, so its faults are not{otherwise}"
+            continue
+        for fault in known_faults(version):
+            if fault.stops_drain:
+                yield f"GlusterFS {version} on {host}: {fault.fault} ({fault.reference}); {fault.advice}{otherwise}"
 
 
 def _has(known: _Known, version: Version) -> bool:

@@ -51,7 +51,7 @@ class AdditionSeen:
     `state` is the source volume with its peers, bricks and heals, `tasks` every task that its status lists, `progress` the
     counters of the newest fix-layout or rebalance. `owners` tells of every brick of every volume of the pool to which
     volume it belongs. `places` tells by brick what lies where it is to be, `rooms` of the bricks of the volume what they
-    lie on. `version` is that of GlusterFS. `drains` are bricks of which a drain has not come to rest, `additions` those
+    lie on. `versions` are those of GlusterFS by host, of the volume and of the new bricks. `drains` are bricks of which a drain has not come to rest, `additions` those
     of other additions that have not. `stalled` says why a task that is in progress does not go on.
     """
 
@@ -61,7 +61,7 @@ class AdditionSeen:
     owners: Mapping[str, str] | None = None
     places: Mapping[str, NewPlace] | None = None
     rooms: Mapping[str, BrickRoom] | None = None
-    version: str | None = None
+    versions: Mapping[str, str | None] | None = None
     drains: tuple[str, ...] = ()
     additions: tuple[str, ...] = ()
     stalled: str = ""

@@ -30,9 +30,6 @@ class AdditionCommands(Protocol):
     async def owners(self) -> Mapping[str, str]:
         """By brick name the volume that it belongs to, of every volume of the pool."""
 
-    async def version(self) -> str | None:
-        """That of GlusterFS on the host that answers; None where it does not tell."""
-
     async def progress(self, task: VolumeTask) -> TaskProgress | None:
         """The counters of a task that is listed; None where there is none of its kind any more."""
 

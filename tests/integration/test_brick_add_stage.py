@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -56,9 +56,6 @@ class Volume:
     async def owners(self) -> Mapping[str, str]:
         return {"gl1:/b": "vol1"}
 
-    async def version(self) -> str | None:
-        return "11.1"
-
     async def progress(self, task: VolumeTask) -> TaskProgress | None:
         raise AssertionError("there is no task")
 
@@ -85,11 +82,15 @@ class Site:
     clock: VirtualClock | None = field(default_factory=VirtualClock)
     looks: int = 0
     own: bool = True
+    versions: Mapping[str, str] = field(default_factory=lambda: {"gl1": "11.1", "gl2": "11.1"})
     backups: list[str] = field(default_factory=list)
 
     async def _room(self) -> TargetRoom:
         self.looks += 1
         return self.room(self.looks)
+
+    async def _versions(self, hosts: Collection[str]) -> Mapping[str, str | None]:
+        return {host: self.versions.get(host) for host in hosts}
 
     async def _places(self, bricks: Sequence[str]) -> Mapping[str, NewPlace]:
         return {
@@ -117,6 +118,7 @@ class Site:
             source_root=b"/mnt/gl",
             target_root=b"/mnt/beegfs",
             places=self._places,
+            versions=self._versions,
             target_room=self._room,
             back_up=self.backups.append,
             hooks=hooks if self.clock is None else None,
@@ -227,6 +229,14 @@ def test_a_place_that_no_hook_can_put_right_is_refused_before_anything_is_writte
     assert any("not on one of its own" in reason for reason in refused.reasons)
     assert ledger.additions.all() == []
     assert ledger.runs.latest() is None
+
+
+def test_the_version_of_every_host_counts(tmp_path: Path, ledger: SqliteLedger) -> None:
+    for versions, words in (({"gl1": "11.1"}, "gl2 is not known"), ({"gl1": "11.0", "gl2": "11.1"}, "11.0 on gl1")):
+        refused = Site(tmp_path, ledger, lambda _: room(1), versions=versions).add(AdditionSide.SOURCE)
+        assert refused.ending is AdditionEnding.HALTED
+        (reason,) = refused.reasons
+        assert words in reason
 
 
 def test_hooks_that_do_not_put_it_right_are_seen_through(

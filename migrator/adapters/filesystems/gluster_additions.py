@@ -34,10 +34,6 @@ class GlusterAdditions:
             for brick in volume.iterfind("bricks/brick")
         }
 
-    async def version(self) -> str | None:
-        """That of GlusterFS on the host that answers."""
-        return await self._commands.version()
-
     async def progress(self, task: VolumeTask) -> TaskProgress | None:
         """The counters of a task that is listed. Raises ToolFailed."""
         return await self._commands.progress(task)

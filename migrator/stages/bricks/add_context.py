@@ -1,7 +1,7 @@
 """What an addition works with: the ports, and the call that it is part of."""
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from migrator.domain.addition import AdditionRecord, TargetRoom
@@ -27,14 +27,15 @@ _LEVELS = {Severity.INFO: logging.INFO, Severity.WARNING: logging.WARNING, Sever
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdditionWorld:
-    """The ports. `places` looks at what lies where bricks are to be, on their hosts; `target_room` asks how large the target is.
-    Neither raises. `back_up` keeps a copy of the ledger under a name (blocking).
+    """The ports. `places` looks at what lies where bricks are to be, on their hosts; `versions` tells
+    GlusterFS by host, `target_room` asks how large the target is. None of them raises. `back_up` keeps a copy of the ledger under a name (blocking).
     """
 
     volume: AdditionCommands
     source_root: bytes
     target_root: bytes
     places: Callable[[Sequence[str]], Awaitable[Mapping[str, NewPlace]]]
+    versions: Callable[[Collection[str]], Awaitable[Mapping[str, str | None]]]
     target_room: Callable[[], Awaitable[TargetRoom]]
     back_up: Callable[[str], None]
     hooks: Hooks | None

@@ -54,7 +54,9 @@ class AdditionLooker:
             owners=await told(world.volume.owners()),
             places=self.places,
             rooms=await told(world.volume.rooms()) if state.started else {},
-            version=await told(world.volume.version()),
+            versions=await world.versions(sorted({brick.host for brick in state.bricks} | _hosts_of(record)))
+            if record.side is AdditionSide.SOURCE
+            else None,
             drains=tuple(one.shown_bricks for one in ledger.drains.under_way()),
             additions=tuple(one.shown_bricks for one in others),
             target=await world.target_room() if record.side is AdditionSide.TARGET else None,
@@ -63,6 +65,10 @@ class AdditionLooker:
     def _stalled(self, record: AdditionRecord, task: VolumeTask) -> str:
         samples = self.call.world.ledger.additions.samples(record.id)
         return stalled(samples, task_id=task.id, now_s=self.call.now_s(), limit_s=self.call.request.stall_s)
+
+
+def _hosts_of(record: AdditionRecord) -> set[str]:
+    return {name.partition(":/")[0] for name in record.bricks}
 
 
 async def told(asked: Awaitable[T]) -> T | None:

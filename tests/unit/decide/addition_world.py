@@ -142,7 +142,7 @@ class World:
             owners=dict.fromkeys(self.inside, "vol1"),
             places={NEW: place},
             rooms=dict.fromkeys(self.inside, ROOM),
-            version="11.1",
+            versions={"gl1": "11.1", "gl2": "11.1"},
         )
 
     # What the program does. `dies`: where it is killed.

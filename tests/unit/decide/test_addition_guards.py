@@ -66,7 +66,7 @@ def seen(one: AdditionRecord, state: VolumeState | None = None, **facts: object)
         "owners": {member.name: "vol1" for member in state.bricks},
         "places": {name: place(name) for name in one.bricks},
         "rooms": {member.name: room for member in state.bricks},
-        "version": "10.3",
+        "versions": dict.fromkeys(("gl9", "gl8", "gl7", *(member.host for member in state.bricks)), "10.3"),
         "target": TargetRoom(total_bytes=TIB, storage_targets=3),
         **facts,
     }
@@ -177,8 +177,18 @@ def test_a_volume_that_is_not_well_or_busy() -> None:
 @pytest.mark.parametrize("version", ["11.0", None, "unheard of"])
 def test_a_version_that_loses_files_adds_only_without_a_rebalance(version: str | None) -> None:
     one = record()
-    assert "--no-rebalance" in " ".join(problems(one, seen(one, version=version)))
-    assert problems(one, seen(one, version=version), Wish(rebalance=False)) == []
+    for host in ("gl1", "gl2", "gl9"):
+        versions = {**dict.fromkeys(("gl1", "gl2", "gl9"), "11.1"), host: version}
+        (problem,) = problems(one, seen(one, versions=versions))
+        assert f"on {host}" in problem
+        assert "--no-rebalance" in problem
+        assert problems(one, seen(one, versions=versions), Wish(rebalance=False)) == []
+
+
+def test_a_host_whose_version_was_not_asked_counts_as_not_known() -> None:
+    one = record()
+    assert "on gl2 is not known" in only(one, seen(one, versions={"gl1": "11.1", "gl9": "11.1"}))
+    assert "not known" in only(one, seen(one, versions=None))
 
 
 def test_a_brick_takes_the_place_of_another_only_where_there_is_another_copy() -> None:
