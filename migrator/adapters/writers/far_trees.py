@@ -12,6 +12,7 @@ import os
 import re
 import stat
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 
 from migrator.adapters.writers.far_mounts import Mounts, below, inside, look_at_descriptor, open_beneath
 
@@ -40,6 +41,11 @@ class Trees:
         self._is_brick = is_brick
         self._tops: list[tuple[bytes, bytes, bytes]] = []
         self._directories = {_ROOT_GFID: b""}
+        self.devices: set[bytes] = set()
+        if is_brick:
+            # Its process has it open, whatever trees are there: that shows that the brick was looked at.
+            with suppress(KeyError):
+                self.devices.add(mounts.by_number[look_at_descriptor(b"/proc/self/fdinfo/%d" % self._root)[1]][0])
         for tree in trees:
             try:
                 self._add(tree, mounts)
@@ -47,7 +53,7 @@ class Trees:
                 # A directory that is not on a brick has nothing there.
                 if not (is_brick and error.errno == errno.ENOENT):
                     self._miss(tree, error)
-        self.devices = {device for _, device, _ in self._tops}
+        self.devices |= {device for _, device, _ in self._tops}
 
     def named(self, path: bytes, mount: tuple[bytes, bytes, bytes]) -> list[bytes]:
         """A path inside a file system as the names that it is below the trees."""

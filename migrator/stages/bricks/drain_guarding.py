@@ -11,6 +11,7 @@ from migrator.domain.brick import VolumeState
 from migrator.domain.drain import DrainRecord
 from migrator.domain.drain_preflight import BrickContent, BrickLoad, DrainFacts
 from migrator.domain.drain_run import DrainCheck
+from migrator.domain.entry import EntryType
 from migrator.domain.errors import MigratorError
 from migrator.domain.scan import CatalogRecord
 from migrator.domain.volume_tasks import VolumeTask
@@ -41,8 +42,8 @@ class Guarding:
         known = await self.content(record)
         catalog, content = (None, None) if known is None else known
         await self._ask_versions(state)
-        trees = () if catalog is None else tuple(tree.path for tree in catalog.trees)
-        open_files = await world.open_files(leaving, trees) if trees else None
+        tops = await self._top_directories()
+        open_files = None if tops is None else await world.open_files(leaving, tops)
         links = None if content is None else await self._still_linked(content.linked_symlinks)
         own = [None if rooms is None else rooms.get(brick.name) for brick in leaving if not brick.arbiter]
         used_bytes = [
@@ -93,6 +94,22 @@ class Guarding:
             largest_bytes=None if content is None else content.largest_bytes,
             linked_symlinks=links,
         )
+
+    async def _top_directories(self) -> tuple[bytes, ...] | None:
+        """The directories in the volume's root: whatever users can have open lies below one. None where it cannot be read."""
+        world = self.call.world
+
+        def read() -> tuple[bytes, ...] | None:
+            blocks = list(world.source.read_directory(b""))
+            if any(block.problems for block in blocks):
+                return None
+            entries = (entry for block in blocks for entry in block.entries)
+            return tuple(entry.path for entry in entries if entry.type is EntryType.DIRECTORY)
+
+        try:
+            return await world.blocking(read, timeout_s=_LOOK_TIMEOUT_S)
+        except (OSError, MigratorError):
+            return None
 
     async def content(self, record: DrainRecord) -> tuple[CatalogRecord, BrickContent] | None:
         """What the newest whole catalog of the bricks knows of these; None where none does."""

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 
 from migrator.decide.site_guards import mount_problems
 from migrator.decide.trees import choose_trees, parse_patterns
+from migrator.domain.cutover import CutoverState
 from migrator.domain.errors import Refused
 from migrator.domain.events import Event, EventKind, Severity
 from migrator.domain.paths import show
@@ -112,10 +113,18 @@ class Session:
         exclude = parse_patterns(self.request.exclude, "[users] exclude")
         if not only:
             found = [(pattern, find_directories(self.source, pattern)) for pattern in patterns]
+            if not any(paths for _, paths in found) and self._all_are_purged():
+                return ()
             return choose_trees(found, exclude, self.request.users)
         there = [path for path in only if is_directory(self.source, path)]
         found = [(pattern, [path for path in there if pattern.matches(path)]) for pattern in patterns]
         return choose_trees(found, exclude, self.request.users) if any(paths for _, paths in found) else ()
+
+    def _all_are_purged(self) -> bool:
+        """Whether every user tree of the newest scan that saw any was freed by a purge: then no tree is what is expected."""
+        with_trees = [one for one in self.ledger.scans.all() if one.whole and not one.scope and one.trees]
+        latest = [self.ledger.cutovers.latest(tree.path) for tree in with_trees[-1].trees] if with_trees else []
+        return bool(latest) and all(one is not None and one.state is CutoverState.PURGED for one in latest)
 
     def lacking(self, trees: Sequence[UserTree]) -> tuple[str, ...]:
         """Why a scan of some trees alone that found these is not whole: what nobody looked for is not known to be gone."""
