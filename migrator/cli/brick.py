@@ -14,12 +14,13 @@ from migrator.bootstrap.bricks import brick_usage, open_volume
 from migrator.cli.context import open_site, run_to_end, verb
 from migrator.cli.invocation import Invocation
 from migrator.cli.present import present
+from migrator.domain.addition_standing import BrickStandings
 from migrator.domain.brick_list import BrickListing
 from migrator.domain.drain_run import DrainRequest, DrainSummary
-from migrator.domain.drain_standing import DrainStanding
 from migrator.domain.errors import ExitCode
 from migrator.ports.progress import Progress
-from migrator.stages.bricks.drain import drain_bricks, read_drains, stop_drain
+from migrator.stages.brick_standings import read_bricks
+from migrator.stages.bricks.drain import drain_bricks, stop_drain
 from migrator.stages.bricks.list import list_bricks
 
 if TYPE_CHECKING:
@@ -108,11 +109,11 @@ def stop_command(invocation: Invocation, *, bricks: Sequence[str], dry_run: bool
 @brick.command("status")
 @verb
 def status_command(invocation: Invocation) -> ExitCode:
-    """How far every drain is, by the ledger: works at any time, also while glusterd is down."""
+    """How far every drain and addition is, by the ledger: works at any time, also while glusterd is down."""
     wiring = bootstrap.Wiring(open_site(invocation))
     with wiring.ledger(read_only=True) as ledger:
-        drains = read_drains(ledger)
-    present(invocation, drains, _as_drains_document)
+        bricks = read_bricks(ledger)
+    present(invocation, bricks, _as_standings_document)
     return ExitCode.DONE
 
 
@@ -160,7 +161,7 @@ def _as_drain_document(summary: DrainSummary) -> "Document":
     return drain_document(summary)
 
 
-def _as_drains_document(drains: Sequence[DrainStanding]) -> "Document":
-    from migrator.adapters.output.drain_document import drains_document  # noqa: PLC0415
+def _as_standings_document(bricks: BrickStandings) -> "Document":
+    from migrator.adapters.output.drain_document import brick_standings_document  # noqa: PLC0415
 
-    return drains_document(drains)
+    return brick_standings_document(bricks)

@@ -16,11 +16,12 @@ _MOVING = (TaskStatus.IN_PROGRESS, TaskStatus.NOT_STARTED)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrainRate:
-    """Of the last `span_s` of a drain: what was moved in a second, over all hosts."""
+    """Of the last `span_s` of a drain: what was moved, and looked at, in a second, over all hosts."""
 
     span_s: float
     files_per_s: float
     bytes_per_s: float
+    lookups_per_s: float = 0.0
 
 
 def drain_rate(samples: Sequence[DrainSample], *, task_id: str, window_s: float) -> DrainRate | None:
@@ -31,13 +32,19 @@ def drain_rate(samples: Sequence[DrainSample], *, task_id: str, window_s: float)
     end_s = times[-1]
     begin_s = min(next(at_s for at_s in times if at_s >= end_s - window_s), times[-2])
     span_s = end_s - begin_s
-    files = size_bytes = 0
+    files = size_bytes = lookups = 0
     for host in {sample.host for sample in samples if sample.task_id == task_id}:
         first, last = (_at(samples, task_id, host, at_s) for at_s in (begin_s, end_s))
         # A host that does not tell at one of both looks has moved what it had told before.
         files += max(last[0] - first[0], 0)
         size_bytes += max(last[1] - first[1], 0)
-    return DrainRate(span_s=span_s, files_per_s=files / span_s, bytes_per_s=size_bytes / span_s)
+        lookups += max(last[2] - first[2], 0)
+    return DrainRate(
+        span_s=span_s,
+        files_per_s=files / span_s,
+        bytes_per_s=size_bytes / span_s,
+        lookups_per_s=lookups / span_s,
+    )
 
 
 def drain_left_s(rate: DrainRate | None, *, left_files: int | None, left_bytes: int | None) -> float | None:
@@ -76,11 +83,11 @@ def stalled(samples: Sequence[DrainSample], *, task_id: str, now_s: float, limit
     return "; ".join(still)
 
 
-def _at(samples: Sequence[DrainSample], task_id: str, host: str, at_s: float) -> tuple[int, int]:
+def _at(samples: Sequence[DrainSample], task_id: str, host: str, at_s: float) -> tuple[int, int, int]:
     """What a host had told by a time; nothing before its first word."""
     told = [one for one in samples if one.task_id == task_id and one.host == host and one.at_s <= at_s]
     newest = max(told, key=lambda one: one.at_s, default=None)
-    return (0, 0) if newest is None else (newest.files, newest.size_bytes)
+    return (0, 0, 0) if newest is None else (newest.files, newest.size_bytes, newest.lookups)
 
 
 def _counters(sample: DrainSample) -> tuple[int, ...]:

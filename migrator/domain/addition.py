@@ -109,13 +109,15 @@ class AdditionNotes:
 
     `task_id` is Gluster's id of the fix-layout or rebalance that is waited for; `task_before` the one that was listed when it
     was begun (empty: none). `room_before` is the target before it was given anything; it stands once it is known.
-    `size_bytes` is what the new bricks have together.
+    `size_bytes` is what the new bricks have together, `files` how many a rebalance will look at: those of the catalog, once for
+    each copy.
     """
 
     task_id: str | None = None
     task_before: str | None = None
     room_before: TargetRoom | None = None
     size_bytes: int | None = None
+    files: int | None = None
 
 
 NO_NOTES = AdditionNotes()

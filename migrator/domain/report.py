@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from migrator.domain.addition_standing import AdditionStanding
 from migrator.domain.changes import ChangeKind, ChangeTally
 from migrator.domain.convergence import ConvergenceRecord
 from migrator.domain.cutover import CutoverState, PurgeSum
@@ -314,7 +315,7 @@ class StatusFacts:
     `last_rate` that of the last minutes in which something was. `verified_content_bytes` are those of the verified
     bytes whose content was compared, not only their attributes. `cutovers` has the newest attempt of every tree, by
     whatever plan: a later plan leaves those out who work on the target. `drains` has the newest attempt of all bricks that
-    were drained.
+    were drained, `additions` that of all that were added.
     """
 
     at_s: float
@@ -337,6 +338,7 @@ class StatusFacts:
     blocked: tuple[Blocker, ...] = ()
     cutovers: tuple[CutoverFacts, ...] = ()
     drains: tuple[DrainStanding, ...] = ()
+    additions: tuple[AdditionStanding, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,9 +4,10 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from migrator.decide import drain_standing
+from migrator.decide.addition_standing import addition_blockers
 from migrator.decide.blockers import blockers
 from migrator.decide.cutover_words import cutover_blockers, cutover_facts, newest_attempts
+from migrator.decide.drain_standing import drain_blockers
 from migrator.decide.progress_facts import (
     add_up,
     batch_facts,
@@ -40,6 +41,7 @@ from migrator.domain.units import MINUTE_S
 from migrator.domain.verification import VerificationRecord
 from migrator.ports.ledger import PassRecord, RunRecord
 from migrator.ports.ledger_facts import ReadableLedger
+from migrator.stages.brick_standings import read_bricks
 
 RATE_WINDOW_S = 5.0 * MINUTE_S
 """The throughput of `now` is that of the last minutes: single samples jump."""
@@ -50,6 +52,7 @@ DONE_POINTS = 400
 _RUNS = 5
 _COPYING_VERB = "run"
 _DRAIN_VERBS = frozenset({"brick-drain", "brick-stop"})
+_ADDITION_VERBS = frozenset({"brick-add"})
 _CUTOVER_VERBS = frozenset({"cutover", "rollback"})
 
 IsGone = Callable[[int, float], bool]
@@ -89,10 +92,7 @@ def read_status(
     copying = newest is not None and newest.life is RunLife.AT_WORK
     rate = _rate(ledger, now_s, newest) if copying else None
     last_rate = rate or _last_rate(ledger, runs)
-    drains = tuple(
-        drain_standing.standing(record, ledger.drains.samples(record.id))
-        for record in drain_standing.newest_attempts(ledger.drains.all())
-    )
+    bricks = read_bricks(ledger)
     name = None if site is None else site.name
     plan_facts = None if chosen is None else chosen[0]
     return StatusFacts(
@@ -126,15 +126,21 @@ def read_status(
             *cutover_blockers(
                 cutovers, at_work=any(run.life is RunLife.AT_WORK and run.verb in _CUTOVER_VERBS for run in runs)
             ),
-            *drain_standing.drain_blockers(
-                drains,
+            *drain_blockers(
+                bricks.drains,
                 at_work=any(run.life is RunLife.AT_WORK and run.verb in _DRAIN_VERBS for run in runs),
+                now_s=now_s,
+            ),
+            *addition_blockers(
+                bricks.additions,
+                at_work=any(run.life is RunLife.AT_WORK and run.verb in _ADDITION_VERBS for run in runs),
                 now_s=now_s,
             ),
             *blockers(site=name, scan=scan, plan=plan_facts, batches=batches, runs=runs),
         ),
         cutovers=tuple(cutover_facts(record) for record in cutovers),
-        drains=drains,
+        drains=bricks.drains,
+        additions=bricks.additions,
     )
 
 

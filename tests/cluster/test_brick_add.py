@@ -132,9 +132,17 @@ def test_a_drained_brick_comes_back_while_users_write_and_the_program_is_killed(
             )
             running.send_signal(signal.SIGKILL)
             running.wait()
+            (blocker,) = [one for one in site.json("status")["blocked"] if brick.name in one["subject"]]
+            assert "no command goes on with it" in blocker["on"]
+            assert "migrator " + " ".join(add) in blocker["hint"]
             done = site.json(*add)
         assert (done["ending"], done["state"], done["failures"], done["exit_code"]) == ("done", "settled", 0, 0)
         assert site.json(*add)["ending"] == "done"
+        (told,) = site.json("brick", "status")["additions"]
+        assert [told] == site.json("status")["additions"]
+        assert (told["state"], told["moved_files"], told["failures"]) == ("settled", done["moved_files"], 0)
+        assert told["lookups"] >= told["moved_files"]
+        assert told["looked_at_s"]
 
         assert everything(lab.source) == before
         assert {path.name: path.read_bytes() for path in (lab.source / "writing").iterdir()} == written

@@ -113,8 +113,8 @@ def test_what_was_only_planned_otherwise_is_planned_anew(ledger: Ledger) -> None
 def test_a_beginning_forgets_the_task_before_and_an_adoption_keeps_it(ledger: Ledger) -> None:
     record = do(ledger, plan(ledger), PREPARE, ADD)
     ledger.additions.intend(record.id, act(LAY_OUT, task_before="t0"), at_s=20.0)
-    noted = ledger.additions.note(record.id, AdditionNotes(task_id="t1")).notes
-    assert (noted.task_before, noted.task_id) == ("t0", "t1")
+    noted = ledger.additions.note(record.id, AdditionNotes(task_id="t1", files=7)).notes
+    assert (noted.task_before, noted.task_id, noted.files) == ("t0", "t1", 7)
     ledger.additions.intend(record.id, act(LAY_OUT, task_before=""), at_s=21.0)
     notes = ledger.additions.read(record.id).notes
     assert (notes.task_before, notes.task_id) == ("", None)

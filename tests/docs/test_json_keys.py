@@ -9,6 +9,7 @@ import pytest
 from migrator.domain import brick_list, reap, report, schedule
 from migrator.domain.addition_run import AdditionSummary
 from migrator.domain.addition_seen import NewPlace
+from migrator.domain.addition_standing import AdditionStanding, BrickStandings
 from migrator.domain.announcing import Announcement, AnnounceSummary
 from migrator.domain.archives import LeftOut, NotRestored, Restored, TreeArchived
 from migrator.domain.backup import BackupTold
@@ -48,6 +49,8 @@ TYPES = [
     report.TreeFacts,
     report.CutoverFacts,
     DrainStanding,
+    AdditionStanding,
+    BrickStandings,
     report.PassFacts,
     report.AttentionCount,
     report.AttentionFile,

@@ -229,6 +229,7 @@ def _noted(row: Row[Any], notes: AdditionNotes) -> dict[str, Any]:
         "task_id": notes.task_id,
         "task_before": notes.task_before,
         "size_bytes": notes.size_bytes,
+        "files": notes.files,
     }
     if notes.room_before is not None and row.room_before is None:
         values["room_before"] = json.dumps(asdict(notes.room_before))
@@ -260,6 +261,7 @@ def _record(row: Row[Any]) -> AdditionRecord:
             task_before=row.task_before,
             room_before=None if row.room_before is None else TargetRoom(**json.loads(row.room_before)),
             size_bytes=row.size_bytes,
+            files=row.files,
         ),
     )
 

@@ -534,6 +534,7 @@ additions = Table(
     Column("task_before", PlainText),
     Column("room_before", PlainText),
     Column("size_bytes", Integer),
+    Column("files", Integer),
     Index("ix_additions_volume_id", "volume_id"),
 )
 

@@ -1,18 +1,58 @@
 """What an addition of bricks came to."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from migrator.adapters.output.document import Block, Document, Section, facts, figure, paragraph, table, text, wide
-from migrator.adapters.output.wording import NONE
+from migrator.adapters.output.wording import NONE, when
 from migrator.domain.addition_run import AdditionEnding, AdditionSummary
 from migrator.domain.addition_seen import NewPlace
-from migrator.domain.units import format_count, format_size
+from migrator.domain.addition_standing import AdditionStanding
+from migrator.domain.units import format_count, format_duration, format_rate, format_size
 
 
 def addition_document(summary: AdditionSummary) -> Document:
     """The whole of it."""
     title = "Adding bricks, dry run" if summary.dry_run else "Adding bricks"
     return Document(title=title, subtitle="", sections=(Section(title="", blocks=tuple(_blocks(summary))),))
+
+
+def addition_table(additions: Sequence[AdditionStanding]) -> Block:
+    """How far every addition is."""
+    columns = [
+        wide("bricks"),
+        text("to"),
+        text("state"),
+        text("since"),
+        figure("size"),
+        figure("looked at"),
+        figure("moved"),
+        figure("bytes"),
+        figure("failures"),
+        figure("skipped"),
+        figure("rate"),
+        figure("time left"),
+        text("last look"),
+    ]
+    return table("", columns, [_standing(one) for one in additions])
+
+
+def _standing(one: AdditionStanding) -> tuple[str, ...]:
+    instead = "" if one.instead_of is None else f" in the place of {one.instead_of}"
+    return (
+        ", ".join(one.bricks) + instead,
+        f"the {one.side.value}",
+        one.state.value,
+        when(one.since_s),
+        NONE if one.size_bytes is None else format_size(one.size_bytes),
+        format_count(one.lookups) + ("" if one.files is None else f" of {format_count(one.files)}"),
+        format_count(one.moved_files),
+        format_size(one.moved_bytes),
+        format_count(one.failures),
+        format_count(one.skipped),
+        NONE if one.bytes_per_s is None else format_rate(one.bytes_per_s),
+        NONE if one.left_s is None else format_duration(one.left_s),
+        when(one.looked_at_s),
+    )
 
 
 def _blocks(summary: AdditionSummary) -> Iterator[Block]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
+from migrator.adapters.output.addition_document import addition_table
 from migrator.adapters.output.document import (
     Block,
     Document,
@@ -16,6 +17,7 @@ from migrator.adapters.output.document import (
     wide,
 )
 from migrator.adapters.output.wording import NONE, when
+from migrator.domain.addition_standing import BrickStandings
 from migrator.domain.drain_run import DrainCheck, DrainEnding, DrainSummary
 from migrator.domain.drain_standing import DrainStanding
 from migrator.domain.paths import show
@@ -39,11 +41,14 @@ def drain_document(summary: DrainSummary) -> Document:
     )
 
 
-def drains_document(drains: Sequence[DrainStanding]) -> Document:
-    """All drains that the ledger knows."""
-    blocks: list[Block] = [drain_table(drains)] if drains else [paragraph("No brick was ever drained.")]
-    blocks += [paragraph(f"{', '.join(one.bricks)}: {one.failure}", alert=True) for one in drains if one.failure]
-    return Document(title="Drains", subtitle="by the ledger", sections=(Section(title="Bricks", blocks=tuple(blocks)),))
+def brick_standings_document(bricks: BrickStandings) -> Document:
+    """All drains and additions that the ledger knows."""
+    drains: list[Block] = [drain_table(bricks.drains)] if bricks.drains else [paragraph("No brick was ever drained.")]
+    added: list[Block] = [addition_table(bricks.additions)] if bricks.additions else [paragraph("No brick was added.")]
+    for blocks, every in ((drains, bricks.drains), (added, bricks.additions)):
+        blocks += [paragraph(f"{', '.join(one.bricks)}: {one.failure}", alert=True) for one in every if one.failure]
+    sections = (Section(title="Drains", blocks=tuple(drains)), Section(title="Additions", blocks=tuple(added)))
+    return Document(title="Drains and additions of bricks", subtitle="by the ledger", sections=sections)
 
 
 def drain_table(drains: Sequence[DrainStanding]) -> Block:

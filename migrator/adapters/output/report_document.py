@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from migrator.adapters.output.addition_document import addition_table
 from migrator.adapters.output.cutover_document import cutover_blocks
 from migrator.adapters.output.document import Block, Chart, Document, Section, clean, paragraph
 from migrator.adapters.output.drain_document import drain_table
@@ -46,6 +47,8 @@ def _sections(report: ReportFacts, rows: int | None) -> Iterator[Section]:
     yield Section(title="What was verified, and how", blocks=tuple(_verified(report)))
     if status.drains:
         yield Section(title="Drains of bricks", blocks=(drain_table(status.drains),))
+    if status.additions:
+        yield Section(title="Additions of bricks", blocks=(addition_table(status.additions),))
     if status.cutovers:
         yield Section(title="Cutovers", blocks=tuple(cutover_blocks(status.cutovers, now_s=status.at_s, limit=rows)))
     if status.attention_total:

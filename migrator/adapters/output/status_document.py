@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
+from migrator.adapters.output.addition_document import addition_table
 from migrator.adapters.output.convergence_document import convergence_blocks
 from migrator.adapters.output.cutover_document import cutover_blocks
 from migrator.adapters.output.document import (
@@ -66,6 +67,8 @@ def _sections(status: StatusFacts, tree_rows: int | None) -> Iterator[Section]:
         yield Section(title="Users", blocks=(tree_table(status.trees, status.batches, limit=tree_rows),))
     if status.drains:
         yield Section(title="Drains of bricks", blocks=(drain_table(status.drains),))
+    if status.additions:
+        yield Section(title="Additions of bricks", blocks=(addition_table(status.additions),))
     if status.cutovers:
         yield Section(
             title="Cutovers", blocks=tuple(cutover_blocks(status.cutovers, now_s=status.at_s, limit=tree_rows))

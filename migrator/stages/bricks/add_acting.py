@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 
 from migrator.decide.addition import grown, problems_before
-from migrator.decide.drain_progress import drain_rate
-from migrator.decide.drain_standing import RATE_WINDOW_S
+from migrator.decide.addition_standing import standing
 from migrator.domain.addition import NO_NOTES, AdditionNotes, AdditionRecord, AdditionSide, AdditionStep
 from migrator.domain.addition_seen import Act
 from migrator.domain.errors import Refused, ToolFailed
@@ -39,7 +38,14 @@ class AdditionActor:
         """What has to be known before a step begins."""
         if act.step is AdditionStep.HAND_OVER and record.notes.room_before is None:
             return AdditionNotes(room_before=await self.call.world.target_room())
+        if act.step is AdditionStep.BALANCE and record.notes.files is None:
+            return AdditionNotes(files=self._files())
         return NO_NOTES
+
+    def _files(self) -> int | None:
+        scans = [one for one in self.call.world.ledger.scans.all() if one.whole and not one.scope]
+        # Each host looks at all that lies on its own bricks.
+        return scans[-1].files * self.looker.copies if scans else None
 
     async def carry_out(self, act: Act, record: AdditionRecord) -> Done:
         """Do it. Raises MigratorError, OSError, TimeoutError."""
@@ -118,7 +124,7 @@ class AdditionActor:
 
     def _show(self, record: AdditionRecord, progress: TaskProgress, elapsed_s: float) -> None:
         samples = self.call.world.ledger.additions.samples(record.id)
-        rate = drain_rate(samples, task_id=progress.task_id, window_s=RATE_WINDOW_S)
+        told_so_far = standing(record, samples)
         self.call.world.progress.show(
             DrainProgress(
                 bricks=record.bricks,
@@ -131,9 +137,9 @@ class AdditionActor:
                 total_bytes=None,
                 failures=progress.failures,
                 skipped=progress.skipped,
-                files_per_s=None if rate is None else rate.files_per_s,
-                bytes_per_s=None if rate is None else rate.bytes_per_s,
-                left_s=None,
+                files_per_s=told_so_far.files_per_s,
+                bytes_per_s=told_so_far.bytes_per_s,
+                left_s=told_so_far.left_s,
             )
         )
 

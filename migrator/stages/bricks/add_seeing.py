@@ -23,6 +23,7 @@ class AdditionLooker:
     call: AdditionCall
     places: dict[str, NewPlace] = field(default_factory=dict)
     progress: TaskProgress | None = None
+    copies: int = 1
 
     async def see(self, record: AdditionRecord) -> AdditionSeen:
         """Only what this state needs is asked."""
@@ -31,6 +32,7 @@ class AdditionLooker:
         if found is None:
             return AdditionSeen(state=None, tasks=None)
         state, tasks = found
+        self.copies = max(state.replica_count, 1)
         if record.side is AdditionSide.TARGET or may_add(record):
             return await self._before(record, state, tasks)
         task = next((one for one in tasks if one.kind is TaskKind.REBALANCE), None)

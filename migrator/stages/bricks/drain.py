@@ -5,16 +5,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from migrator.decide.drain_facts import options_to_restore
-from migrator.decide.drain_standing import newest_attempts, standing, wipe_word
+from migrator.decide.drain_standing import wipe_word
 from migrator.domain.brick import VolumeState
 from migrator.domain.cutover import StepResult
 from migrator.domain.drain import ENDED_STATES, OUT_STATES, UNTOUCHED_STATES, DrainRecord, DrainState, DrainStep
 from migrator.domain.drain_run import DrainEnding, DrainRequest, DrainSummary
 from migrator.domain.drain_seen import Act, DrainSeen, Finished, Halt
-from migrator.domain.drain_standing import DrainStanding
 from migrator.domain.errors import ExitCode, MigratorError, Refused, UsageError
 from migrator.domain.events import EventKind, Severity
-from migrator.ports.ledger import Ledger, SiteRecord
+from migrator.ports.ledger import SiteRecord
 from migrator.stages.bricks.drain_acting import DrainActor
 from migrator.stages.bricks.drain_context import DRAIN_STEPS, LOG, DrainCall, DrainWorld
 from migrator.stages.bricks.drain_guarding import Guarding
@@ -90,12 +89,6 @@ async def stop_drain(request: DrainRequest, world: DrainWorld) -> DrainSummary:
     if request.dry_run:
         return await _preview(DrainCall(world=world, request=request, site=site, run_id=None), asked, back=True)
     return await _make(STOP_VERB, request, world, site, lambda: known, back=True)
-
-
-def read_drains(ledger: Ledger) -> tuple[DrainStanding, ...]:
-    """How far every drain is, by the ledger alone: the newest attempt of each, oldest first."""
-    records = newest_attempts(ledger.drains.all())
-    return tuple(standing(record, ledger.drains.samples(record.id)) for record in records)
 
 
 async def _asked(request: DrainRequest, world: DrainWorld) -> _Asked:

@@ -48,6 +48,8 @@ def test_hosts_are_added_up_and_one_that_does_not_tell_takes_nothing_away() -> N
         span_s=10.0, files_per_s=4.0, bytes_per_s=400.0
     )
     assert rate(*first, sample(10.0, 20)) == DrainRate(span_s=10.0, files_per_s=1.0, bytes_per_s=100.0)
+    looked_at = [sample(0.0, 0, lookups=5), sample(10.0, 0, lookups=25)]
+    assert rate(*looked_at) == DrainRate(span_s=10.0, files_per_s=0.0, bytes_per_s=0.0, lookups_per_s=2.0)
     # Counters of a host that begin anew are no work undone.
     assert rate(*first, sample(10.0, 0)) == DrainRate(span_s=10.0, files_per_s=0.0, bytes_per_s=0.0)
 

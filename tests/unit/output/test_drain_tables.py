@@ -3,9 +3,11 @@
 from dataclasses import replace
 
 from migrator.adapters.output.document import Document
-from migrator.adapters.output.drain_document import drain_document, drains_document
+from migrator.adapters.output.drain_document import brick_standings_document, drain_document
 from migrator.adapters.output.markdown import to_markdown
 from migrator.adapters.output.progress_lines import snapshot_line
+from migrator.domain.addition import AdditionSide, AdditionState
+from migrator.domain.addition_standing import AdditionStanding, BrickStandings
 from migrator.domain.brick_list import BrickRoom
 from migrator.domain.drain import DrainState
 from migrator.domain.drain_run import DrainCheck, DrainEnding, DrainSummary
@@ -34,6 +36,28 @@ STANDING = DrainStanding(
     looked_at_s=1_700_000_100.0,
     failure="",
     changed_options=(),
+)
+ADDITION = AdditionStanding(
+    id=1,
+    side=AdditionSide.SOURCE,
+    volume="vol1",
+    bricks=(BRICK,),
+    instead_of="gl1:/old",
+    attempt=1,
+    state=AdditionState.BALANCING,
+    since_s=1_700_000_000.0,
+    size_bytes=10 * GIB,
+    files=400,
+    lookups=100,
+    moved_files=9,
+    moved_bytes=900,
+    failures=2,
+    skipped=4,
+    files_per_s=0.6,
+    bytes_per_s=60.0,
+    left_s=30.0,
+    looked_at_s=1_700_000_100.0,
+    failure="a host did not answer",
 )
 CHECK = DrainCheck(
     problems=(),
@@ -82,10 +106,17 @@ def test_a_dry_run_shows_all_that_the_guards_look_at() -> None:
 
 
 def test_how_far_drains_are() -> None:
-    shown = text(drains_document((replace(STANDING, failure="no room"),)))
-    for words in ("draining", "600", "6.0 GiB", "no room", "2 min 30 s"):
+    bricks = BrickStandings(drains=(replace(STANDING, failure="no room"),), additions=())
+    shown = text(brick_standings_document(bricks))
+    for words in ("draining", "600", "6.0 GiB", "no room", "2 min 30 s", "No brick was added"):
         assert words in shown
-    assert "No brick was ever drained" in text(drains_document(()))
+    assert "No brick was ever drained" in text(brick_standings_document(replace(bricks, drains=())))
+
+
+def test_how_far_additions_are() -> None:
+    shown = text(brick_standings_document(BrickStandings(drains=(), additions=(ADDITION,))))
+    for words in ("balancing", "gl1:/old", "100 of 400", "9", "60 B/s", "30 s", "the source", "a host did not answer"):
+        assert words in shown
 
 
 def test_progress_in_one_line() -> None:

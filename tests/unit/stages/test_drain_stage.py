@@ -25,7 +25,8 @@ from migrator.domain.units import GIB
 from migrator.domain.volume_tasks import TaskKind, TaskProgress, TaskStatus, VolumeTask
 from migrator.ports.bricks import BrickHello, BrickListener, BrickTotals
 from migrator.ports.ledger import SiteRecord
-from migrator.stages.bricks.drain import drain_bricks, read_drains, stop_drain
+from migrator.stages.brick_standings import read_bricks
+from migrator.stages.bricks.drain import drain_bricks, stop_drain
 from migrator.stages.bricks.drain_context import DrainWorld
 from tests.fakes import Death, FakeLocks, FakeProgress, FakeRunFiles, Killed, VirtualClock, dying, inline
 from tests.unit.decide.drain_world import LAZY, LEAVING, NORMAL, STAYING, THROTTLE
@@ -280,7 +281,7 @@ def test_bricks_are_drained_and_everything_is_put_back(site: Site) -> None:
     assert site.volume.options == {THROTTLE: NORMAL}
     assert site.backups == ["drain-1-commit"]
     assert site.locks.held == set()
-    (standing,) = read_drains(site.ledger)
+    (standing,) = read_bricks(site.ledger).drains
     assert (standing.files, standing.moved_files, standing.left_files) == (5, 5, 0)
     assert site.progress.snapshots
     assert site.drain().ending is DrainEnding.DONE

@@ -501,6 +501,7 @@ def upgrade() -> None:
         sa.Column("task_before", sa.Text(), nullable=True),
         sa.Column("room_before", sa.Text(), nullable=True),
         sa.Column("size_bytes", sa.Integer(), nullable=True),
+        sa.Column("files", sa.Integer(), nullable=True),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_additions")),
     )
     op.create_index("ix_additions_volume_id", "additions", ["volume_id"], unique=False)

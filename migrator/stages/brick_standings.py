@@ -1,0 +1,19 @@
+"""How far all drains and additions of bricks are: read by `status`, `report` and `brick status`."""
+
+from migrator.decide import addition_standing, drain_standing
+from migrator.domain.addition_standing import BrickStandings
+from migrator.ports.ledger import Ledger
+
+
+def read_bricks(ledger: Ledger) -> BrickStandings:
+    """By the ledger alone: the newest attempt at each, oldest first."""
+    return BrickStandings(
+        drains=tuple(
+            drain_standing.standing(record, ledger.drains.samples(record.id))
+            for record in drain_standing.newest_attempts(ledger.drains.all())
+        ),
+        additions=tuple(
+            addition_standing.standing(record, ledger.additions.samples(record.id))
+            for record in addition_standing.newest_attempts(ledger.additions.all())
+        ),
+    )
