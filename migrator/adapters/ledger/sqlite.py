@@ -10,6 +10,7 @@ from migrator.adapters.ledger.archives import SqliteArchives
 from migrator.adapters.ledger.arrivals import SqliteArrivals
 from migrator.adapters.ledger.attempts import SqliteAttempts
 from migrator.adapters.ledger.backups import backup
+from migrator.adapters.ledger.benchmarks import SqliteBenchmarks
 from migrator.adapters.ledger.chunks import SqliteChunks
 from migrator.adapters.ledger.cutovers import SqliteCutovers
 from migrator.adapters.ledger.database import BUSY_TIMEOUT_S, Database
@@ -57,6 +58,7 @@ class SqliteLedger:
         self.archives = SqliteArchives(database)
         self.releases = SqliteReleases(database)
         self.target_backups = SqliteTargetBackups(database)
+        self.benchmarks = SqliteBenchmarks(database)
 
     def __enter__(self) -> Self:
         return self

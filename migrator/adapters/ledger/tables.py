@@ -568,3 +568,36 @@ addition_samples = Table(
     _required("runtime_s", Float),
     sqlite_with_rowid=False,
 )
+
+# One row a suite and call; `places`, `hosts` and `notes` are JSON, as they are read as a whole.
+benchmarks = Table(
+    "benchmarks",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    _required("suite", PlainText),
+    _required("scale", Float),
+    _required("seed", Integer),
+    _required("runs", Integer),
+    _required("places", PlainText),
+    _required("hosts", PlainText),
+    _required("token", PlainText),
+    _required("state", PlainText),
+    _required("started_at_s", Float),
+    Column("ended_at_s", Float),
+    _required("notes", PlainText),
+)
+
+# `document` is the whole measurement as JSON; value and unit stand beside it for whoever asks the database.
+benchmark_measurements = Table(
+    "benchmark_measurements",
+    metadata,
+    Column("benchmark_id", Integer, ForeignKey("benchmarks.id"), primary_key=True),
+    Column("place", PlainText, primary_key=True),
+    Column("run", Integer, primary_key=True),
+    Column("step", PlainText, primary_key=True),
+    _required("at_s", Float),
+    _required("value", Float),
+    _required("unit", PlainText),
+    _required("document", PlainText),
+    sqlite_with_rowid=False,
+)

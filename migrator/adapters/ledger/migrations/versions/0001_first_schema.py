@@ -535,3 +535,35 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("addition_id", "at_s", "task_id", "host", name=op.f("pk_addition_samples")),
         sqlite_with_rowid=False,
     )
+    op.create_table(
+        "benchmarks",
+        sa.Column("id", sa.Integer(), nullable=False),
+        sa.Column("suite", sa.Text(), nullable=False),
+        sa.Column("scale", sa.Float(), nullable=False),
+        sa.Column("seed", sa.Integer(), nullable=False),
+        sa.Column("runs", sa.Integer(), nullable=False),
+        sa.Column("places", sa.Text(), nullable=False),
+        sa.Column("hosts", sa.Text(), nullable=False),
+        sa.Column("token", sa.Text(), nullable=False),
+        sa.Column("state", sa.Text(), nullable=False),
+        sa.Column("started_at_s", sa.Float(), nullable=False),
+        sa.Column("ended_at_s", sa.Float(), nullable=True),
+        sa.Column("notes", sa.Text(), nullable=False),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_benchmarks")),
+    )
+    op.create_table(
+        "benchmark_measurements",
+        sa.Column("benchmark_id", sa.Integer(), nullable=False),
+        sa.Column("place", sa.Text(), nullable=False),
+        sa.Column("run", sa.Integer(), nullable=False),
+        sa.Column("step", sa.Text(), nullable=False),
+        sa.Column("at_s", sa.Float(), nullable=False),
+        sa.Column("value", sa.Float(), nullable=False),
+        sa.Column("unit", sa.Text(), nullable=False),
+        sa.Column("document", sa.Text(), nullable=False),
+        sa.ForeignKeyConstraint(
+            ["benchmark_id"], ["benchmarks.id"], name=op.f("fk_benchmark_measurements_benchmark_id")
+        ),
+        sa.PrimaryKeyConstraint("benchmark_id", "place", "run", "step", name=op.f("pk_benchmark_measurements")),
+        sqlite_with_rowid=False,
+    )

@@ -1,0 +1,210 @@
+"""What benchmarks say of file systems beside each other, and beside what others have published."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from migrator.decide.benchmark_statistics import Factor, Series, paired_factor, series, unpaired_factor
+from migrator.decide.benchmark_suites import suite
+from migrator.domain.benchmark import Step, SuiteName, Unit
+from migrator.domain.benchmark_reference import Reference, references_of
+from migrator.domain.benchmark_run import BenchmarkResult
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Side:
+    """One file system's figures of a step: `figures` sums up its runs; `details` are the means of what else was measured."""
+
+    label: str
+    figures: Series
+    details: Mapping[str, float]
+    cold: bool | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contrast:
+    """How many times as fast `other` is as `base`: above 1, `other` is the faster one, whatever the unit counts."""
+
+    base: str
+    other: str
+    speed: Factor
+
+    @property
+    def verdict(self) -> str:
+        """Whether that is more than noise, as a sentence."""
+        speed = self.speed
+        factor = speed.factor if speed.factor >= 1 else 1 / speed.factor
+        faster, slower = (self.other, self.base) if speed.factor >= 1 else (self.base, self.other)
+        said = f"{faster} was {factor:.2f} times as fast as {slower}"
+        how = f"{speed.count} pairs" if speed.paired else f"{speed.count} runs or more of each"
+        if speed.low is None or speed.high is None or speed.beyond_noise is None:
+            return f"{said}; whether that is more than noise cannot be told from so few runs ({how})"
+        low, high = (speed.low, speed.high) if speed.factor >= 1 else (1 / speed.high, 1 / speed.low)
+        interval = f"95 %: {low:.2f} to {high:.2f}, {how}"
+        if speed.beyond_noise:
+            return f"{said} ({interval}): beyond the noise"
+        return f"no difference beyond the noise between {self.base} and {self.other} ({interval})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepComparison:
+    """One step on every side. `contrasts` are against the first side."""
+
+    step: str
+    title: str
+    unit: Unit
+    sides: tuple[Side, ...]
+    contrasts: tuple[Contrast, ...]
+    references: tuple[Reference, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Busy:
+    """What hosts did just before the runs on one side: load average and bytes per second of disks and network."""
+
+    label: str
+    load: Series | None
+    disk_bytes_per_s: Series | None
+    network_bytes_per_s: Series | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SuiteComparison:
+    """A suite. `benchmarks` are the numbers of what is compared; `cautions` are what weakens it."""
+
+    suite: SuiteName
+    title: str
+    benchmarks: tuple[int, ...]
+    scale: float
+    sizes: str
+    runs: int
+    hosts: tuple[str, ...]
+    started_at_s: float
+    steps: tuple[StepComparison, ...]
+    background: tuple[Busy, ...]
+    cautions: tuple[str, ...]
+
+
+def compare(results: Sequence[BenchmarkResult]) -> tuple[SuiteComparison, ...]:
+    """Suite by suite and scale by scale: what was measured together is paired run by run, what was not is not.
+
+    Of several benchmarks at the same suite and scale, each side carries its benchmark's number.
+    """
+    groups: dict[tuple[SuiteName, float], list[BenchmarkResult]] = {}
+    for result in results:
+        groups.setdefault((result.record.suite, result.record.scale), []).append(result)
+    return tuple(_suite(name, scale, group) for (name, scale), group in groups.items())
+
+
+def _suite(name: SuiteName, scale: float, group: Sequence[BenchmarkResult]) -> SuiteComparison:
+    planned = suite(name, scale)
+    measured = [step for step in planned.steps if step.unit is not None]
+    steps = tuple(found for step in measured if (found := _step(step, name, group)) is not None)
+    return SuiteComparison(
+        suite=name,
+        title=planned.title,
+        benchmarks=tuple(result.record.id for result in group),
+        scale=scale,
+        sizes=planned.sizes,
+        runs=max(result.record.runs for result in group),
+        hosts=group[0].record.hosts,
+        started_at_s=group[0].record.started_at_s,
+        steps=steps,
+        background=tuple(busy for result in group for busy in _background(result, several=len(group) > 1)),
+        cautions=tuple(_cautions(group, steps)),
+    )
+
+
+def _step(step: Step, name: SuiteName, group: Sequence[BenchmarkResult]) -> StepComparison | None:
+    if step.unit is None:
+        return None
+    sides: list[tuple[int, Side, Mapping[int, float]]] = []
+    for number, result in enumerate(group):
+        for place in result.record.places:
+            found = [one for one in result.measurements if one.step == step.name and one.place == place.label]
+            if not found:
+                continue
+            names = {detail for one in found for detail in one.details}
+            side = Side(
+                label=_label(place.label, result, several=len(group) > 1),
+                figures=series([one.value for one in found]),
+                details={
+                    detail: series([one.details[detail] for one in found if detail in one.details]).mean
+                    for detail in sorted(names)
+                },
+                cold=None if all(one.cold is None for one in found) else all(one.cold is not False for one in found),
+            )
+            sides.append((number, side, {one.run: one.value for one in found}))
+    if not sides:
+        return None
+    return StepComparison(
+        step=step.name,
+        title=step.title,
+        unit=step.unit,
+        sides=tuple(side for _, side, _ in sides),
+        contrasts=tuple(_contrasts(step.unit, sides)),
+        references=tuple(one for one in references_of(name) if one.step == step.name),
+    )
+
+
+def _contrasts(unit: Unit, sides: Sequence[tuple[int, Side, Mapping[int, float]]]) -> list[Contrast]:
+    found = []
+    number, base, base_values = sides[0]
+    for other_number, other, other_values in sides[1:]:
+        # Speed goes with a rate, and against a time.
+        ones, twos = (base_values, other_values) if unit.more_is_better else (other_values, base_values)
+        if other_number == number:
+            runs = sorted(base_values.keys() & other_values.keys())
+            speed = paired_factor([ones[run] for run in runs], [twos[run] for run in runs])
+        else:
+            speed = unpaired_factor(list(ones.values()), list(twos.values()))
+        if speed is not None:
+            found.append(Contrast(base=base.label, other=other.label, speed=speed))
+    return found
+
+
+def _label(label: str, result: BenchmarkResult, *, several: bool) -> str:
+    return f"{label} #{result.record.id}" if several else label
+
+
+def _background(result: BenchmarkResult, *, several: bool) -> list[Busy]:
+    found = []
+    for place in result.record.places:
+        seen = {
+            (one.run, look.host): look
+            for one in result.measurements
+            if one.place == place.label
+            for look in one.background
+        }
+        looks = list(seen.values())
+        found.append(
+            Busy(
+                label=_label(place.label, result, several=several),
+                load=_known([look.load_1min for look in looks]),
+                disk_bytes_per_s=_known([look.disk_bytes_per_s for look in looks]),
+                network_bytes_per_s=_known([look.network_bytes_per_s for look in looks]),
+            )
+        )
+    return found
+
+
+def _known(values: Sequence[float | None]) -> Series | None:
+    known = [value for value in values if value is not None]
+    return series(known) if known else None
+
+
+def _cautions(group: Sequence[BenchmarkResult], steps: Sequence[StepComparison]) -> list[str]:
+    found = []
+    if any(side.cold is False for step in steps for side in step.sides):
+        found.append("caches could not be dropped, which needs root: reads may have come from memory")
+    if len({result.record.hosts for result in group}) > 1:
+        found.append("the benchmarks ran on different hosts")
+    if len(group) > 1:
+        found.append("they were not measured at the same time: what else the file systems did may have been different")
+    for result in group:
+        if result.record.state.value != "done":
+            found.append(f"benchmark {result.record.id} is {result.record.state.value}: not every run is there")
+        found += [f"benchmark {result.record.id}: {note}" for note in result.record.notes]
+        late_s = max((one.skew_s for one in result.measurements), default=0.0)
+        if late_s > 0.1:
+            found.append(f"benchmark {result.record.id}: hosts began up to {late_s:.1f} s apart")
+    return found
