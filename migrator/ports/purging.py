@@ -76,6 +76,14 @@ class ClosedPlaces(Protocol):
         take one away. ESTALE where it is another one, or owner or mode are others. May be called again.
         """
 
+    def raise_up(self, path: bytes, place: bytes, *, ino: int, known_as: bytes) -> bytes:
+        """Move a directory of a place, which is closed, up into the place itself, and note on it what it is known as: no
+        path below it is too long for the file system then. Returns its path. ESTALE where it is another one.
+        """
+
+    def raised(self, place: bytes) -> Mapping[bytes, bytes]:
+        """What was moved up in a place: by its path what it is known as."""
+
     def remove(self, path: bytes, expected: Entry) -> bool:
         """Unlink what is no directory, where by descriptor it still is what was seen, to the ctime. False where it is not:
         then it stays.

@@ -16,7 +16,7 @@ from migrator.adapters.filesystems.purging import MountedPlaces
 from migrator.domain.cutover import CutoverState
 from migrator.domain.entry import Entry
 from migrator.domain.purge import TreeOutcome
-from migrator.stages.purge import purge
+from migrator.stages.purge import purge, removal
 from tests.purge_world import PurgeSite, purge_site
 from tests.run_site import fill_tree
 from tests.snapshots import snapshot
@@ -51,6 +51,11 @@ class DyingPlaces(MountedPlaces):
     def close_directory(self, path: bytes, expected: Entry) -> None:
         self._step(lambda: super(DyingPlaces, self).close_directory(path, expected))
 
+    def raise_up(self, path: bytes, place: bytes, *, ino: int, known_as: bytes) -> bytes:
+        raised = self._step(lambda: super(DyingPlaces, self).raise_up(path, place, ino=ino, known_as=known_as))
+        assert isinstance(raised, bytes)
+        return raised
+
     def remove(self, path: bytes, expected: Entry) -> bool:
         return bool(self._step(lambda: super(DyingPlaces, self).remove(path, expected)))
 
@@ -64,10 +69,16 @@ class DyingPlaces(MountedPlaces):
 def fill(tree: Path) -> None:
     tree.rmdir()
     fill_tree(tree, files=FILES, size_bytes=500)
+    deep = tree.joinpath("d" * 20, "d" * 20)
+    deep.mkdir(parents=True)
+    (deep / "f").write_text("deep")
 
 
 @pytest.fixture
-def site(scratch: Path, xfs_source: XfsMount, xfs_target: XfsMount) -> Iterator[PurgeSite]:
+def site(
+    scratch: Path, xfs_source: XfsMount, xfs_target: XfsMount, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[PurgeSite]:
+    monkeypatch.setattr(removal, "DEEP_BYTES", 60)
     other = xfs_source.path / "home" / "bob"
     other.mkdir(parents=True)
     (other / "own").write_text("bob's")

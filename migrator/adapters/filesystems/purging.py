@@ -4,7 +4,7 @@ import ctypes
 import errno
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 
 from migrator.adapters.filesystems.beneath import Root
@@ -12,9 +12,11 @@ from migrator.adapters.filesystems.writing import descriptor_path, remove_acls
 from migrator.decide.purge_proof import CLOSED_MODE
 from migrator.domain.entry import Entry, EntryType
 from migrator.domain.errors import Refused
-from migrator.domain.paths import parent, show
+from migrator.domain.paths import join, parent, show
 from migrator.domain.purge import PURGE_NAME, TREE_NAME
 
+_RAISED = b"deep-"
+_KNOWN_AS = "user.migrator.known-as"
 _INO_MASK = 0xFFFF_FFFF_FFFF_FFFF
 _NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -81,6 +83,33 @@ class MountedPlaces:
             # Whoever has it open is kept out by the mode, and its owner, who could open it again, is so no more.
             os.fchown(fd, os.geteuid(), -1)
             os.fchmod(fd, CLOSED_MODE)
+
+    def raise_up(self, path: bytes, place: bytes, *, ino: int, known_as: bytes) -> bytes:
+        """As the port says."""
+        name = b"%s%016x" % (_RAISED, ino)
+        with (
+            self._open(place, _DIRECTORY) as place_fd,
+            self._open(parent(path), _DIRECTORY) as above_fd,
+            self._open(path, _DIRECTORY) as fd,
+        ):
+            facts = os.fstat(fd)
+            if facts.st_ino & _INO_MASK != ino or facts.st_dev != self._device:
+                raise OSError(errno.ESTALE, "another directory stands in its place", path)
+            os.setxattr(descriptor_path(fd), _KNOWN_AS, known_as)
+            os.fsync(fd)
+            os.rename(path.rpartition(b"/")[2], name, src_dir_fd=above_fd, dst_dir_fd=place_fd)
+            os.fsync(place_fd)
+        return join(place, name)
+
+    def raised(self, place: bytes) -> Mapping[bytes, bytes]:
+        """As the port says."""
+        found: dict[bytes, bytes] = {}
+        with self._open(place, _DIRECTORY) as place_fd:
+            for name in map(os.fsencode, os.listdir(place_fd)):
+                if name.startswith(_RAISED):
+                    with self._open(join(place, name), _DIRECTORY) as fd:
+                        found[join(place, name)] = os.getxattr(descriptor_path(fd), _KNOWN_AS)
+        return found
 
     def remove(self, path: bytes, expected: Entry) -> bool:
         """As the port says."""

@@ -256,13 +256,17 @@ async def start_daemons(state: LabState, tools: LabTools, clock: Clock) -> None:
     await all_of(start_glusterd(host, tools, clock) for host in state.hosts)
 
 
-def write_wrapper(state: LabState) -> None:
-    """`bin/gluster`: asks the first host, for `[source] gluster` of site.toml."""
-    script = Path(__file__).with_name("gluster_wrapper.py").read_bytes()
+def write_scripts(state: LabState) -> None:
+    """`bin/gluster`, which asks the first host, for `[source] gluster` of site.toml, and the hooks of bricks."""
+    _write_script(Path(os.fsdecode(state.gluster)), "gluster_wrapper.py")
+    for hook in ("pre-wipe.d/50-make-file-system", "pre-add.d/50-give-to-target"):
+        _write_script(Path(os.fsdecode(state.spec.directory)) / "hooks" / hook, "brick_hook.py")
+
+
+def _write_script(path: Path, module: str) -> None:
     shebang = b"#!%s -IS\n" % os.fsencode(_PYTHON)
     if len(shebang) > 255:  # BINPRM_BUF_SIZE of the kernel
         raise ToolFailed("the path of the Python interpreter is too long for a script's first line")
-    wrapper = Path(os.fsdecode(state.gluster))
-    wrapper.parent.mkdir()
-    wrapper.write_bytes(shebang + script)
-    wrapper.chmod(0o755)
+    path.parent.mkdir(parents=True)
+    path.write_bytes(shebang + Path(__file__).with_name(module).read_bytes())
+    path.chmod(0o755)

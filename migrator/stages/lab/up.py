@@ -178,7 +178,7 @@ async def _build_cluster(state: LabState, tools: LabTools, clock: Clock, done: S
     hosts = [replace(host, holder_pid=await cluster.start_holder(state, host, tools)) for host in state.hosts]
     state = replace(state, hosts=tuple(hosts))
     write_record(state)
-    cluster.write_wrapper(state)
+    cluster.write_scripts(state)
     done(f"{several(len(hosts), 'host is', 'hosts are')} up")
     await all_of(
         (

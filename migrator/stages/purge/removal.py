@@ -8,7 +8,7 @@ from functools import partial
 
 from migrator.decide.purge_proof import Stand
 from migrator.domain.entry import Entry, EntryType
-from migrator.domain.paths import show
+from migrator.domain.paths import join, parent, show
 from migrator.domain.progress import PurgeProgress
 from migrator.domain.purge import Judgement
 from migrator.ports.filesystem import FileSystem
@@ -25,6 +25,9 @@ _WATCH_EVERY_S = 30.0
 _TRIES = 3
 """How often a path is looked at again that changed between its look and its removal; how often a directory is read again
 that still holds something."""
+DEEP_BYTES = 2048
+"""Directories with longer paths are moved up first: a place's path is longer than the tree's was, and GlusterFS, which takes
+paths of some 4,080 bytes, says of longer ones that they are removed, and they are not (seen on 10.3)."""
 
 
 @dataclass(slots=True, eq=False)
@@ -76,6 +79,8 @@ class Removal:
         self._watching = asyncio.Lock()
         self._threads = asyncio.Semaphore(max(call.request.workers, 1))
         self._work = _Work()
+        self._place = parent(placed.at)
+        self._raised: dict[bytes, bytes] = {}
         self.found = Found()
 
     async def run(self, *, user: str, total: int) -> Found:
@@ -99,6 +104,7 @@ class Removal:
                 )
                 await clock.sleep(SHOW_EVERY_S)
 
+        self._raised.update(await in_thread(lambda: self._places.raised(self._place)))
         self._work.waiting.append(_Directory(self._placed.at, None))
         showing = asyncio.create_task(report())
         try:
@@ -136,7 +142,8 @@ class Removal:
         if not await in_thread(lambda: self._close(directory)):
             return False
         listing = self._source.read_directory(directory.path)
-        inner: list[_Directory] = []
+        # What was moved up out of the tree goes before its top.
+        inner = [_Directory(path, directory) for path in self._raised] if directory.above is None else []
         while (block := await in_thread(lambda: next(listing, None))) is not None:
             for problem in block.problems:
                 self._keep(directory, problem.path, f"cannot be read ({problem.reason})")
@@ -198,10 +205,27 @@ class Removal:
             if not self._may_go(directory, entry):
                 return False
             self._places.close_directory(directory.path, entry)
+            if len(directory.path) > DEEP_BYTES:
+                self._raise_up(directory, entry)
         except OSError as error:
             self._keep(directory, directory.path, f"cannot be closed ({error.strerror or error})")
             return False
         return True
+
+    def _raise_up(self, directory: _Directory, entry: Entry) -> None:
+        known_as = self._known_as(directory.path)
+        # Some file systems have no room for a long attribute: these have no bound on paths either.
+        with contextlib.suppress(OSError):
+            directory.path = self._places.raise_up(directory.path, self._place, ino=entry.ino, known_as=known_as)
+            self._raised[directory.path] = known_as
+
+    def _known_as(self, path: bytes) -> bytes:
+        """What the user knew a path by, also below what was moved up."""
+        name, _, rest = path[len(self._place) + 1 :].partition(b"/")
+        above = self._raised.get(join(self._place, name))
+        if above is None:
+            return self._placed.known_as(path)
+        return join(above, rest) if rest else above
 
     def _remove_entries(self, directory: _Directory, entries: Sequence[Entry]) -> None:
         for entry in entries:
@@ -227,7 +251,7 @@ class Removal:
             self._keep(directory, entry.path, "changes just now")
 
     def _may_go(self, directory: _Directory, entry: Entry) -> bool:
-        path = self._placed.known_as(entry.path)
+        path = self._known_as(entry.path)
         proof = self._proofs.of_block([path]).get(path)
         if proof is None and (left := self._skipped.verdict(entry, path)) is not None:
             directory.keeps = directory.keeps or left.judgement is Judgement.OPEN
@@ -252,12 +276,13 @@ class Removal:
             if directory.rounds >= _TRIES:
                 self._keep(directory, directory.path, f"cannot be removed ({error.strerror or error})")
             return False
+        self._raised.pop(directory.path, None)
         self.found.remove()
         return True
 
     def _keep(self, directory: _Directory, path: bytes, words: str) -> None:
         directory.keeps = True
-        self.found.keep(self._placed.known_as(path), words)
+        self.found.keep(self._known_as(path), words)
 
 
 def _first(errors: BaseExceptionGroup[BaseException]) -> BaseException:

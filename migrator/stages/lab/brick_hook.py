@@ -1,0 +1,105 @@
+"""The hooks of a lab's bricks: copies of this script in the lab's `hooks` do what a site's own hooks do there.
+
+`pre-wipe` makes a new file system in the place of a brick that is out of the volume. `pre-add` of the target's side takes the
+brick's disk away from its host and enlarges the target by as much. Imports nothing of the program. The lab's directory is
+the one above `hooks`.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+
+def _same_namespace(pid: int, namespace: str) -> bool:
+    """Whether a process is in the network namespace of a name: a pid alone may have been given out again."""
+    try:
+        return os.path.samestat(os.stat(f"/proc/{pid}/ns/net"), os.stat(f"/run/netns/{namespace}"))
+    except OSError:
+        return False
+
+
+def _run(*command: str) -> str:
+    return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
+
+
+class Lab:
+    """One lab, by its record."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._record: dict[str, Any] = json.loads((directory / "lab.json").read_text())
+
+    def brick(self, name: str) -> dict[str, Any]:
+        """A brick by its name, or by that of the file system that it lies in. Raises LookupError."""
+        return next(one for one in self._record["bricks"] if name in (one["name"], os.path.dirname(one["name"])))
+
+    def make_file_system(self, brick: dict[str, Any]) -> None:
+        """A new file system on the brick's disk, mounted on its host. Whatever was on it is gone."""
+        point, inside = self._place(brick)
+        if self._is_mounted(point, inside):
+            _run(*inside, "umount", point)
+        _run("mkfs.xfs", "-q", "-f", "-i", "size=512", brick["image"])
+        _run(*inside, "mount", "-t", "xfs", "-o", "loop", brick["image"], point)
+        print(f"{brick['name']} has a new file system")
+
+    def give(self, brick: dict[str, Any]) -> None:
+        """Make the target larger by the brick's disk. May be called again: by what was written down it grows once."""
+        point, inside = self._place(brick)
+        if self._is_mounted(point, inside):
+            _run(*inside, "rmdir", "--ignore-fail-on-non-empty", os.path.join(point, "data"))
+            if _run(*inside, "find", point, "-mindepth", "1", "-print", "-quit"):
+                raise SystemExit(f"{brick['name']} is not empty: it is not given away")
+            _run(*inside, "umount", point)
+        image, target = self._directory / "target.img", self._directory / "target"
+        now_bytes = image.stat().st_size
+        size_bytes = self._promised(brick["name"], now_bytes + Path(brick["image"]).stat().st_size)
+        if now_bytes < size_bytes:
+            os.truncate(image, size_bytes)
+        device = _run("findmnt", "-n", "-o", "SOURCE", "--mountpoint", str(target))
+        _run("losetup", "--set-capacity", device)
+        _run("xfs_growfs", str(target))
+        print(f"the target has the disk of {brick['name']}, too")
+
+    def _promised(self, name: str, size_bytes: int) -> int:
+        """How large the target is to be with this brick; written down before it grows."""
+        path = self._directory / "given.json"
+        given: dict[str, int] = json.loads(path.read_text()) if path.exists() else {}
+        if name not in given:
+            given[name] = size_bytes
+            new = path.with_suffix(".new")
+            with new.open("w", encoding="ascii") as file:
+                json.dump(given, file)
+                file.flush()
+                os.fsync(file.fileno())
+            new.rename(path)
+        return given[name]
+
+    def _place(self, brick: dict[str, Any]) -> tuple[str, tuple[str, ...]]:
+        """Where the brick's file system is mounted, and what a command on its host begins with."""
+        host = self._record["hosts"][brick["host"] - 1]
+        if host["holder_pid"] is None or not _same_namespace(host["holder_pid"], host["namespace"]):
+            raise SystemExit("this lab is not up")
+        point = os.path.dirname(brick["name"].partition(":")[2])
+        return point, ("nsenter", "--target", str(host["holder_pid"]), "--mount", "--")
+
+    @staticmethod
+    def _is_mounted(point: str, inside: tuple[str, ...]) -> bool:
+        return subprocess.run((*inside, "mountpoint", "-q", point), check=False).returncode == 0
+
+
+def main() -> None:
+    """Do what the stage asks for, of every brick that is named."""
+    sys.stdin.read()  # the document is not needed, but nobody shall write into a closed pipe
+    lab = Lab(Path(__file__).resolve().parents[2])
+    for name in os.environ["MIGRATOR_BRICK"].split(","):
+        if os.environ["MIGRATOR_STAGE"] == "pre-wipe":
+            lab.make_file_system(lab.brick(name))
+        elif os.environ["MIGRATOR_SIDE"] == "target":
+            lab.give(lab.brick(name))
+
+
+if __name__ == "__main__":
+    main()
