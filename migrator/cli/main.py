@@ -23,7 +23,7 @@ _VERBS = {
     "purge": "migrator.cli.purge:purge_command",
     "status": "migrator.cli.status:status_command",
     "report": "migrator.cli.report:report_command",
-    "brick": "migrator.cli.brick_add:brick",
+    "brick": "migrator.cli.brick_retire:brick",
     "lab": "migrator.cli.lab:lab",
 }
 """Every verb with its command, in the order in which a migration needs them."""

@@ -43,6 +43,7 @@ class HookStep(StrEnum):
     WIPE = "wipe"
     HAND_OVER = "hand-over"
     ADD = "add"
+    RETIRE = "retire"
 
 
 CALLED_STEPS = frozenset(HookStep)

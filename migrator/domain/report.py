@@ -11,6 +11,7 @@ from migrator.domain.cutover import CutoverState, PurgeSum
 from migrator.domain.drain_standing import DrainStanding
 from migrator.domain.events import Event
 from migrator.domain.plan import Plan
+from migrator.domain.retirement import RetirementRecord
 from migrator.domain.states import BatchState, ChunkKind, ChunkState, PassKind, PassState
 from migrator.domain.transfer import FileProblem
 from migrator.domain.tree import UserTree
@@ -315,7 +316,7 @@ class StatusFacts:
     `last_rate` that of the last minutes in which something was. `verified_content_bytes` are those of the verified
     bytes whose content was compared, not only their attributes. `cutovers` has the newest attempt of every tree, by
     whatever plan: a later plan leaves those out who work on the target. `drains` has the newest attempt of all bricks that
-    were drained, `additions` that of all that were added.
+    were drained, `additions` that of all that were added, and `retirement` is that at the source volume.
     """
 
     at_s: float
@@ -339,6 +340,7 @@ class StatusFacts:
     cutovers: tuple[CutoverFacts, ...] = ()
     drains: tuple[DrainStanding, ...] = ()
     additions: tuple[AdditionStanding, ...] = ()
+    retirement: RetirementRecord | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -34,6 +34,7 @@ from migrator.ports.archives import ArchiveRecords
 from migrator.ports.drains import DrainRecords
 from migrator.ports.hooks import HookRecords
 from migrator.ports.reap import ReleaseRecords
+from migrator.ports.retirements import RetirementRecords
 from migrator.ports.target_backups import BackupRecords
 
 
@@ -462,6 +463,9 @@ class Ledger(Protocol):
 
     @property
     def additions(self) -> AdditionRecords: ...
+
+    @property
+    def retirements(self) -> RetirementRecords: ...
 
     @property
     def target_backups(self) -> BackupRecords: ...

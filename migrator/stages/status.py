@@ -141,6 +141,7 @@ def read_status(
         cutovers=tuple(cutover_facts(record) for record in cutovers),
         drains=bricks.drains,
         additions=bricks.additions,
+        retirement=ledger.retirements.newest(),
     )
 
 

@@ -19,6 +19,7 @@ from migrator.domain.cutover_run import CutoverSummary, TreeOutcome
 from migrator.domain.drain_run import DrainCheck, DrainSummary
 from migrator.domain.drain_standing import DrainStanding
 from migrator.domain.purge import PurgeFinding, PurgeSummary, TreePurge
+from migrator.domain.retirement import CoverFound, PathSum, RetirementRecord, RetirementSummary, Uncovered
 from migrator.domain.run import BatchSummary, DeltaSummary, GuardFinding, RunSummary, Stopped, TreeWork
 from migrator.domain.scan import BrickWalk, CatalogRecord, ScanTimes
 from migrator.domain.transfer import FileProblem
@@ -28,6 +29,11 @@ from migrator.domain.volume_tasks import TaskCounters
 TEXT = (Path(__file__).parents[2] / "docs" / "json.md").read_text()
 TYPES = [
     AdditionSummary,
+    RetirementSummary,
+    CoverFound,
+    PathSum,
+    Uncovered,
+    RetirementRecord,
     NewPlace,
     reap.ReapReport,
     reap.UserReap,

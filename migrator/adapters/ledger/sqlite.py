@@ -21,6 +21,7 @@ from migrator.adapters.ledger.plans import SqlitePlans
 from migrator.adapters.ledger.predictions import SqlitePredictions
 from migrator.adapters.ledger.records import SqliteEvents, SqliteRuns, SqliteSite
 from migrator.adapters.ledger.releases import SqliteReleases
+from migrator.adapters.ledger.retirements import SqliteRetirements
 from migrator.adapters.ledger.revision import newer_version, revision_of
 from migrator.adapters.ledger.samples import SqliteSamples
 from migrator.adapters.ledger.scans import SqliteScans
@@ -55,6 +56,7 @@ class SqliteLedger:
         self.cutovers = SqliteCutovers(database)
         self.drains = SqliteDrains(database)
         self.additions = SqliteAdditions(database)
+        self.retirements = SqliteRetirements(database)
         self.archives = SqliteArchives(database)
         self.releases = SqliteReleases(database)
         self.target_backups = SqliteTargetBackups(database)

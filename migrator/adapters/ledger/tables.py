@@ -601,3 +601,19 @@ benchmark_measurements = Table(
     _required("document", PlainText),
     sqlite_with_rowid=False,
 )
+
+# One row an attempt to stop the source volume for good. `files` and `size_bytes` were proven to be on the target before.
+retirements = Table(
+    "retirements",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    _required("volume", PlainText),
+    _required("volume_id", PlainText),
+    _required("state", PlainText),
+    _required("intended_at_s", Float),
+    Column("ended_at_s", Float),
+    _required("catalog", PlainText),
+    _required("files", Integer),
+    _required("size_bytes", Integer),
+    _required("failure", PlainText),
+)

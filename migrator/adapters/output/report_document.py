@@ -8,6 +8,7 @@ from migrator.adapters.output.document import Block, Chart, Document, Section, c
 from migrator.adapters.output.drain_document import drain_table
 from migrator.adapters.output.plan_document import emptying_table, ranking_blocks, surprise_table
 from migrator.adapters.output.record_document import verification_blocks
+from migrator.adapters.output.retirement_document import retirement_facts
 from migrator.adapters.output.status_document import (
     attention_table,
     batch_blocks,
@@ -49,6 +50,8 @@ def _sections(report: ReportFacts, rows: int | None) -> Iterator[Section]:
         yield Section(title="Drains of bricks", blocks=(drain_table(status.drains),))
     if status.additions:
         yield Section(title="Additions of bricks", blocks=(addition_table(status.additions),))
+    if status.retirement is not None:
+        yield Section(title="The source volume", blocks=(retirement_facts(status.retirement),))
     if status.cutovers:
         yield Section(title="Cutovers", blocks=tuple(cutover_blocks(status.cutovers, now_s=status.at_s, limit=rows)))
     if status.attention_total:

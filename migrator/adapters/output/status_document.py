@@ -20,6 +20,7 @@ from migrator.adapters.output.document import (
     wide,
 )
 from migrator.adapters.output.drain_document import drain_table
+from migrator.adapters.output.retirement_document import retirement_facts
 from migrator.adapters.output.wording import NONE, percent, verified_words, when, yes
 from migrator.decide.attention import AFTERWARDS, advice
 from migrator.domain.changes import ChangeKind
@@ -69,6 +70,8 @@ def _sections(status: StatusFacts, tree_rows: int | None) -> Iterator[Section]:
         yield Section(title="Drains of bricks", blocks=(drain_table(status.drains),))
     if status.additions:
         yield Section(title="Additions of bricks", blocks=(addition_table(status.additions),))
+    if status.retirement is not None:
+        yield Section(title="The source volume", blocks=(retirement_facts(status.retirement),))
     if status.cutovers:
         yield Section(
             title="Cutovers", blocks=tuple(cutover_blocks(status.cutovers, now_s=status.at_s, limit=tree_rows))

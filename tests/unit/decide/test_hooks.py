@@ -280,7 +280,7 @@ def test_doctor_names_the_hooks_none_of_which_wait() -> None:
     )
     (finding,) = check_hooks(examine_hooks(look, euid=0), b"/hooks")
     assert finding.status is FindingStatus.OK
-    assert finding.message.startswith("24 hooks in /hooks: pre-batch.d/10-x, post-batch.d/10-x, pre-pass.d/10-x")
+    assert finding.message.startswith("26 hooks in /hooks: pre-batch.d/10-x, post-batch.d/10-x, pre-pass.d/10-x")
     assert "this version does not have" not in finding.message
     (none,) = check_hooks(examine_hooks(HooksLook(), euid=0), b"/hooks")
     assert none.message == "none in /hooks"

@@ -567,3 +567,17 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("benchmark_id", "place", "run", "step", name=op.f("pk_benchmark_measurements")),
         sqlite_with_rowid=False,
     )
+    op.create_table(
+        "retirements",
+        sa.Column("id", sa.Integer(), nullable=False),
+        sa.Column("volume", sa.Text(), nullable=False),
+        sa.Column("volume_id", sa.Text(), nullable=False),
+        sa.Column("state", sa.Text(), nullable=False),
+        sa.Column("intended_at_s", sa.Float(), nullable=False),
+        sa.Column("ended_at_s", sa.Float(), nullable=True),
+        sa.Column("catalog", sa.Text(), nullable=False),
+        sa.Column("files", sa.Integer(), nullable=False),
+        sa.Column("size_bytes", sa.Integer(), nullable=False),
+        sa.Column("failure", sa.Text(), nullable=False),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_retirements")),
+    )

@@ -1,0 +1,328 @@
+"""The entry of `brick retire`."""
+
+import asyncio
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from migrator.decide.retirement import catalog_problem, next_step
+from migrator.domain.brick import VolumeState
+from migrator.domain.errors import ExitCode, MigratorError, Refused, ToolFailed, UsageError
+from migrator.domain.events import EventKind, Severity
+from migrator.domain.hooks import HookState, HookStep
+from migrator.domain.retirement import (
+    CoverFound,
+    PathSum,
+    RetireEnding,
+    RetirementRecord,
+    RetirementState,
+    RetirementSummary,
+    RetireRequest,
+    RetireStep,
+)
+from migrator.domain.units import format_size, several
+from migrator.ports.ledger import SiteRecord
+from migrator.stages.bricks.retire_context import LOG, RetireCall, RetirementWorld, hooked, subject_of
+from migrator.stages.bricks.retire_looking import RetirementLooker
+
+VERB = "brick-retire"
+_LOCKS = ("drain", "run", "scan")
+"""Whatever reads, copies, moves or judges by the volume holds one of them."""
+
+DELETING = (
+    "nothing of it is deleted: `gluster volume delete` is left to you, and `gluster volume start` takes this back"
+)
+
+
+async def retire_volume(request: RetireRequest, world: RetirementWorld) -> RetirementSummary:
+    """Stop the source volume for good, when every path in it that is no directory is proven to be on the target. The same call
+    goes on after any crash: that Gluster calls the volume stopped counts. A dry run looks at the newest catalog instead of
+    scanning, takes the same decisions, and changes nothing.
+
+    Raises UsageError, Refused (not confirmed, a hook said no, the ledger's own guards), LockHeld, Interrupted, ToolFailed;
+    what speaks against it is in the summary.
+    """
+    site = world.ledger.site.read()
+    if site is None:
+        raise UsageError("the ledger knows no site yet", hint="run `migrator init` first")
+    if request.dry_run:
+        return await _Retirement(call=RetireCall(world=world, request=request, site=site, run_id=None)).bring()
+    return await _make(request, world, site)
+
+
+async def _make(request: RetireRequest, world: RetirementWorld, site: SiteRecord) -> RetirementSummary:
+    """The call in the ledger, with its locks, its directory and its heartbeat."""
+    first, second, third = (world.locks.hold(name, "brick retire") for name in _LOCKS)
+    with first, second, third, world.files.open(VERB, world.clock.now_s()) as directory:
+        runs = world.ledger.runs
+        run_id = runs.start(verb=VERB, pid=request.pid, at_s=world.clock.now_s(), directory=directory.path)
+        call = RetireCall(world=world, request=request, site=site, run_id=run_id, directory=directory.path)
+        beating = asyncio.create_task(_beat(call, run_id))
+        exit_code = ExitCode.FAILED
+        try:
+            hooking = call.hooking()
+            if hooking is not None:
+                await hooking.begin((HookStep.RETIRE,))
+            summary = await _Retirement(call=call).bring()
+            exit_code = summary.exit_code
+        except asyncio.CancelledError:
+            exit_code = ExitCode.INTERRUPTED
+            raise
+        except MigratorError as error:
+            exit_code = error.exit_code
+            LOG.error("%s", error.message, extra={"hint": error.hint})
+            raise
+        finally:
+            beating.cancel()
+            runs.finish(run_id, world.clock.now_s(), exit_code.value)
+    return summary
+
+
+@dataclass(slots=True, kw_only=True)
+class _Retirement:
+    """One call, from wherever the volume is."""
+
+    call: RetireCall
+
+    async def bring(self) -> RetirementSummary:
+        call = self.call
+        newest = call.world.ledger.retirements.newest()
+        try:
+            state, _ = await call.world.volume.state_and_tasks()
+        except ToolFailed:
+            if newest is not None and newest.state is RetirementState.RETIRED:
+                # Whoever deleted it may have done so; that it was retired stands in the ledger.
+                return self._done_before(newest)
+            raise
+        if newest is not None and newest.volume_id != state.volume_id:
+            newest = None
+        match next_step(newest, started=state.started):
+            case RetireStep.WRITE_DOWN if newest is not None:
+                return await self._write_down(newest)
+            case RetireStep.DONE_BEFORE if newest is not None:
+                return await self._catch_up(newest)
+            case RetireStep.LOOK:
+                return await self._look(state)
+            case _:
+                return self._halted(
+                    state,
+                    "the volume is stopped, and not by this program: what it holds cannot be looked at",
+                    hint=f"start it (`gluster volume start {state.volume}`), then run the same command again",
+                )
+
+    async def _look(self, state: VolumeState) -> RetirementSummary:
+        request, looker = self.call.request, RetirementLooker(call=self.call)
+        if not request.dry_run and request.confirm != state.volume:
+            raise Refused(
+                f"volume {state.volume} was not retired: it was not confirmed by its name",
+                cause="whoever still needs the volume loses it when it is stopped",
+                hint=f"look at it with --dry-run, then say --confirm {state.volume}",
+            )
+        halted, cover = await self._judged(state, looker)
+        if halted is not None or cover is None:
+            return halted or self._halted(state, "nothing was looked at")
+        if request.dry_run:
+            words = (
+                f"everything is proven to be on the target, by the catalog {cover.catalog}: the volume would be stopped"
+            )
+            hint = f"to retire it, say --confirm {state.volume}: the source is scanned anew then, before it is stopped"
+            return RetirementSummary(
+                volume=state.volume, dry_run=True, ending=RetireEnding.PLANNED, words=words, hint=hint, cover=cover
+            )
+        return await self._retire(state, looker, cover)
+
+    async def _judged(
+        self, state: VolumeState, looker: RetirementLooker
+    ) -> tuple[RetirementSummary | None, CoverFound | None]:
+        """Guards, then a look at every path: a refusal, or what covers them."""
+        against = "something speaks against stopping the volume: nothing was touched"
+        if reasons := await looker.problems():
+            hint = "put that right, then run the same command again"
+            return self._halted(state, against, reasons=reasons, hint=hint), None
+        name, at_s, reasons = await self._catalog(looker)
+        if reasons:
+            hint = "put that right, then run the same command again"
+            return self._halted(state, against, reasons=reasons, hint=hint), None
+        cover = await looker.cover(name, at_s)
+        if cover.uncovered:
+            _, _, manifests = await looker.moved()
+            return self._uncovered(state, cover, manifests), cover
+        return None, cover
+
+    async def _catalog(self, looker: RetirementLooker) -> tuple[str, float, tuple[str, ...]]:
+        """The catalog to judge by, when it was begun, and why it does not tell everything."""
+        world = self.call.world
+        if not self.call.request.dry_run:
+            record = await world.scan()
+            return record.name, record.started_at_s, () if record.whole else record.reasons
+        known = [one for one in world.ledger.scans.all() if one.finished_at_s is not None and not one.scope]
+        newest = known[-1] if known else None
+        problem = catalog_problem(
+            name=None if newest is None else newest.name,
+            whole=newest is not None and newest.whole,
+            scope=() if newest is None else newest.scope,
+            started_at_s=0.0 if newest is None else newest.started_at_s,
+            changed_at_s=looker.changed_at_s(),
+        )
+        if newest is None or problem is not None:
+            return "", 0.0, (problem or "there is no catalog",)
+        return newest.name, newest.started_at_s, ()
+
+    async def _retire(self, state: VolumeState, looker: RetirementLooker, cover: CoverFound) -> RetirementSummary:
+        call, proven = self.call, cover.proven
+        record = call.world.ledger.retirements.intend(
+            volume=state.volume,
+            volume_id=state.volume_id,
+            catalog=cover.catalog,
+            files=proven.paths,
+            size_bytes=proven.size_bytes,
+            at_s=call.now_s(),
+        )
+        message = f"volume {state.volume} is about to be stopped: {_in_words(proven)} proven to be on the target"
+        call.say(EventKind.RETIREMENT_STARTED, Severity.INFO, subject_of(state.volume), message)
+
+        async def stop() -> CoverFound:
+            return await self._stop(state, record, looker)
+
+        async def after(_facts: object, _result: object) -> object:
+            return call.facts(record, state=HookState.DONE)
+
+        hooking = call.hooking()
+        try:
+            if hooking is None:
+                last = await stop()
+            else:
+                last = await hooking.around(hooked(record), stop, facts=call.facts(record), after=after)  # type: ignore[arg-type]
+        except _Halted as halted:
+            self._give_up(record, halted.message)
+            return halted.summary
+        except Refused as refused:
+            self._give_up(record, refused.message)
+            raise
+        return self._done(call.world.ledger.retirements.newest() or record, last)
+
+    async def _stop(self, state: VolumeState, record: RetirementRecord, looker: RetirementLooker) -> CoverFound:
+        """The backup, everything looked at once more, and the command. Raises ToolFailed where the volume goes on."""
+        world = self.call.world
+        await world.blocking(lambda: world.back_up(f"retirement-{record.id}"), timeout_s=600.0)
+        # Between the look before and this one lie the hooks, which take as long as they like.
+        halted, cover = await self._judged(state, looker)
+        if halted is not None or cover is None:
+            raise _Halted(halted or self._halted(state, "nothing was looked at"))
+        if reasons := await looker.problems():
+            raise _Halted(self._halted(state, "something came between", reasons=reasons))
+        try:
+            await world.volume.stop()
+        except ToolFailed as error:
+            # A lost answer is none of a refusal: what Gluster says of the volume counts.
+            now, _ = await world.volume.state_and_tasks()
+            if now.started:
+                self._give_up(record, error.message)
+                raise
+        await self._finish(record)
+        return cover
+
+    async def _finish(self, record: RetirementRecord) -> RetirementRecord:
+        world = self.call.world
+        now, _ = await world.volume.state_and_tasks()
+        if now.started:
+            raise ToolFailed(
+                f"volume {record.volume} is not stopped, although Gluster did not refuse it",
+                hint="see glusterd's log, then run the same command again",
+            )
+        done = world.ledger.retirements.finish(record.id, RetirementState.RETIRED, at_s=self.call.now_s())
+        message = f"volume {record.volume} is retired: it is stopped; {DELETING}"
+        self.call.say(EventKind.RETIREMENT_FINISHED, Severity.INFO, subject_of(record.volume), message)
+        return done
+
+    def _give_up(self, record: RetirementRecord, reason: str) -> None:
+        world = self.call.world
+        world.ledger.retirements.finish(record.id, RetirementState.GIVEN_UP, at_s=self.call.now_s(), failure=reason)
+        message = f"volume {record.volume} goes on: {reason}"
+        self.call.say(EventKind.RETIREMENT_GIVEN_UP, Severity.WARNING, subject_of(record.volume), message)
+
+    async def _write_down(self, record: RetirementRecord) -> RetirementSummary:
+        """It is stopped, and the process that stopped it was killed before it wrote that down."""
+        if not self.call.request.dry_run:
+            record = await self._finish(record)
+        return await self._catch_up(record)
+
+    async def _catch_up(self, record: RetirementRecord) -> RetirementSummary:
+        hooking = self.call.hooking()
+        if hooking is not None:
+            await hooking.catch_up(hooked(record), self.call.facts(record, state=HookState.DONE))
+        return self._done_before(record)
+
+    def _done(self, record: RetirementRecord, cover: CoverFound) -> RetirementSummary:
+        return RetirementSummary(
+            volume=record.volume,
+            dry_run=False,
+            ending=RetireEnding.DONE,
+            words=f"volume {record.volume} is retired: it is stopped, and everything in it is proven to be on the target",
+            hint=DELETING,
+            cover=cover,
+            retirement=record,
+        )
+
+    def _done_before(self, record: RetirementRecord) -> RetirementSummary:
+        at_s = record.intended_at_s if record.ended_at_s is None else record.ended_at_s
+        return RetirementSummary(
+            volume=record.volume,
+            dry_run=self.call.request.dry_run,
+            ending=RetireEnding.DONE_BEFORE,
+            words=f"volume {record.volume} is retired since {datetime.fromtimestamp(at_s, UTC):%Y-%m-%d %H:%M} UTC",
+            hint=DELETING,
+            retirement=record,
+        )
+
+    def _uncovered(self, state: VolumeState, cover: CoverFound, manifests: tuple[str, ...]) -> RetirementSummary:
+        total = PathSum(
+            paths=sum(one.paths for one in cover.uncovered.values()),
+            size_bytes=sum(one.size_bytes for one in cover.uncovered.values()),
+        )
+        words = f"{_in_words(total)} not proven to be on the target: nothing was touched"
+        hint = (
+            "move them with a user tree ([users] trees in site.toml, then scan, plan, run, cutover), purge trees whose users "
+            "were moved, or remove by hand what nobody needs; then run the same command again"
+        )
+        return self._halted(state, words, reasons=manifests, hint=hint, cover=cover)
+
+    def _halted(
+        self,
+        state: VolumeState,
+        words: str,
+        *,
+        reasons: tuple[str, ...] = (),
+        hint: str = "",
+        cover: CoverFound | None = None,
+    ) -> RetirementSummary:
+        if not self.call.request.dry_run:
+            message = f"volume {state.volume} was not retired: {'; '.join((words, *reasons))}"
+            self.call.say(EventKind.RETIREMENT_HALTED, Severity.ERROR, subject_of(state.volume), message)
+        return RetirementSummary(
+            volume=state.volume,
+            dry_run=self.call.request.dry_run,
+            ending=RetireEnding.HALTED,
+            words=words,
+            hint=hint,
+            reasons=reasons,
+            cover=cover,
+        )
+
+
+class _Halted(Refused):
+    """Refused in the middle of the step that hooks are called around."""
+
+    def __init__(self, summary: RetirementSummary) -> None:
+        super().__init__("; ".join((summary.words, *summary.reasons)), hint=summary.hint)
+        self.summary = summary
+
+
+def _in_words(found: PathSum) -> str:
+    return f"{several(found.paths, 'path (' + format_size(found.size_bytes) + ') is', f'paths ({format_size(found.size_bytes)}) are')}"
+
+
+async def _beat(call: RetireCall, run_id: int) -> None:
+    world = call.world
+    while True:
+        await world.clock.sleep(call.request.heartbeat_interval_s)
+        world.ledger.runs.heartbeat(run_id, world.clock.now_s())
