@@ -33,6 +33,7 @@ from migrator.ports.additions import AdditionRecords
 from migrator.ports.archives import ArchiveRecords
 from migrator.ports.drains import DrainRecords
 from migrator.ports.hooks import HookRecords
+from migrator.ports.probing import ProbeRecords
 from migrator.ports.reap import ReleaseRecords
 from migrator.ports.retirements import RetirementRecords
 from migrator.ports.target_backups import BackupRecords
@@ -442,6 +443,9 @@ class Ledger(Protocol):
 
     @property
     def samples(self) -> SampleRecords: ...
+
+    @property
+    def probes(self) -> ProbeRecords: ...
 
     @property
     def events(self) -> EventRecords: ...

@@ -19,6 +19,7 @@ from migrator.adapters.filesystems.reading import ReadingFileSystem
 from migrator.adapters.filesystems.target import MountedTarget
 from migrator.domain.entry import ACL_ACCESS, Entry, EntryType
 from migrator.domain.lab import OddFiles, OddKind
+from migrator.domain.probe import PROBE_NAME
 from migrator.domain.purge import PURGE_NAME
 from migrator.domain.scan import ScanProblem
 from migrator.domain.site import SENTINEL_NAME
@@ -115,8 +116,9 @@ def test_what_is_the_programs_own_is_no_data_in_the_root_and_data_elsewhere(make
     for place in (tmp_path, tmp_path / "a"):
         (place / os.fsdecode(SENTINEL_NAME)).write_text("x\n")
         (place / os.fsdecode(PURGE_NAME)).mkdir()
+        (place / os.fsdecode(PROBE_NAME)).mkdir()
     entries, _ = walked(make(os.fsencode(tmp_path)))
-    assert set(entries) == {b"a", b"a/" + SENTINEL_NAME, b"a/" + PURGE_NAME}
+    assert set(entries) == {b"a", b"a/" + SENTINEL_NAME, b"a/" + PURGE_NAME, b"a/" + PROBE_NAME}
 
 
 def test_a_symlink_is_seen_and_never_followed(make: Make, tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from migrator.adapters.filesystems.xattrs import read_xattrs
 from migrator.domain.entry import Entry, EntryType
 from migrator.domain.mounts import mount_of, mounts_beneath
 from migrator.domain.paths import join
+from migrator.domain.probe import PROBE_NAME
 from migrator.domain.purge import PURGE_NAME
 from migrator.domain.scan import ScanProblem
 from migrator.domain.site import SENTINEL_NAME, Capacity, MountIdentity
@@ -38,7 +39,7 @@ _LOOKS = 3
 _SEEN_NAMES = 10_000
 """How many names of a directory are remembered: a Gluster mount lists some twice while they are renamed."""
 _INO_MASK = 0xFFFF_FFFF_FFFF_FFFF
-_OWN_NAMES = (SENTINEL_NAME, PURGE_NAME)
+_OWN_NAMES = (SENTINEL_NAME, PURGE_NAME, PROBE_NAME)
 """In the root of a file system: this program's, and no data."""
 _NO_XATTRS: Mapping[bytes, bytes] = {}
 _OTHER_MOUNT = "another file system is mounted here; not entered"

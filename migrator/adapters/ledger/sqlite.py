@@ -19,6 +19,7 @@ from migrator.adapters.ledger.hooks import SqliteHooks
 from migrator.adapters.ledger.passes import SqlitePassRecords
 from migrator.adapters.ledger.plans import SqlitePlans
 from migrator.adapters.ledger.predictions import SqlitePredictions
+from migrator.adapters.ledger.probes import SqliteProbes
 from migrator.adapters.ledger.records import SqliteEvents, SqliteRuns, SqliteSite
 from migrator.adapters.ledger.releases import SqliteReleases
 from migrator.adapters.ledger.retirements import SqliteRetirements
@@ -49,6 +50,7 @@ class SqliteLedger:
         self.plans = SqlitePlans(database)
         self.passes = SqlitePasses(database)
         self.samples = SqliteSamples(database)
+        self.probes = SqliteProbes(database)
         self.events = SqliteEvents(database)
         self.verifications = SqliteVerifications(database)
         self.predictions = SqlitePredictions(database)

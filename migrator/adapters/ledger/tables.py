@@ -282,6 +282,24 @@ samples = Table(
     sqlite_with_rowid=False,
 )
 
+# A row a minute and side, thinned out when they are old; without times it had no answer, or failed.
+probes = Table(
+    "probes",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    _required("side", PlainText),
+    _required("at_s", Float),
+    Column("create_s", Float),
+    Column("write_s", Float),
+    Column("sync_s", Float),
+    Column("stat_s", Float),
+    Column("unlink_s", Float),
+    Column("readdir_s", Float),
+    Column("waited_s", Float),
+    _required("failure", PlainText),
+    Index("ix_probes_side_at_s", "side", "at_s"),
+)
+
 events = Table(
     "events",
     metadata,
@@ -535,6 +553,7 @@ additions = Table(
     Column("room_before", PlainText),
     Column("size_bytes", Integer),
     Column("files", Integer),
+    Column("options", PlainText),
     Index("ix_additions_volume_id", "volume_id"),
 )
 

@@ -198,6 +198,22 @@ def upgrade() -> None:
         sqlite_with_rowid=False,
     )
     op.create_table(
+        "probes",
+        sa.Column("id", sa.Integer(), nullable=False),
+        sa.Column("side", sa.Text(), nullable=False),
+        sa.Column("at_s", sa.Float(), nullable=False),
+        sa.Column("create_s", sa.Float(), nullable=True),
+        sa.Column("write_s", sa.Float(), nullable=True),
+        sa.Column("sync_s", sa.Float(), nullable=True),
+        sa.Column("stat_s", sa.Float(), nullable=True),
+        sa.Column("unlink_s", sa.Float(), nullable=True),
+        sa.Column("readdir_s", sa.Float(), nullable=True),
+        sa.Column("waited_s", sa.Float(), nullable=True),
+        sa.Column("failure", sa.Text(), nullable=False),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_probes")),
+    )
+    op.create_index("ix_probes_side_at_s", "probes", ["side", "at_s"], unique=False)
+    op.create_table(
         "events",
         sa.Column("id", sa.Integer(), nullable=False),
         sa.Column("run_id", sa.Integer(), nullable=True),
@@ -502,6 +518,7 @@ def upgrade() -> None:
         sa.Column("room_before", sa.Text(), nullable=True),
         sa.Column("size_bytes", sa.Integer(), nullable=True),
         sa.Column("files", sa.Integer(), nullable=True),
+        sa.Column("options", sa.Text(), nullable=True),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_additions")),
     )
     op.create_index("ix_additions_volume_id", "additions", ["volume_id"], unique=False)
