@@ -58,7 +58,7 @@ def carrying_back(
 
 
 class BackSites:
-    """The `Openings` port: `state_dir/back/NUMBER`, by the number of the cutover."""
+    """The `Openings` port: `state_dir/back/NUMBER-TOKEN`, by the number and the token of the cutover."""
 
     def __init__(
         self, wiring: bootstrap.Wiring, *, own: Ledger, known: SiteRecord, progress: Progress, policy: DigestPolicy
@@ -127,7 +127,7 @@ class BackSites:
         return source, TargetSide(wiring.target_root, known, tree=tree, hidden=ARCHIVE_DIRECTORY, other=real)
 
     def _directory(self, record: CutoverRecord) -> Path:
-        return self._wiring.site.site.state_dir / "back" / f"{record.id:06d}"
+        return self._wiring.site.site.state_dir / "back" / record.own_name
 
     @contextmanager
     def _ledger(self, directory: Path) -> Iterator[SqliteLedger]:

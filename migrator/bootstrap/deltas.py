@@ -35,6 +35,7 @@ def deltas_of(
     if at_most == 0 or engine in DRIVERS:
         return None
     # What a scan is made of is loaded when there is to be one.
+    from migrator.adapters.catalog.extras import ExtraFiles  # noqa: PLC0415
     from migrator.bootstrap.scanning import bricks, user_map  # noqa: PLC0415
     from migrator.stages.scan import ScanRequest, scan  # noqa: PLC0415
 
@@ -67,6 +68,7 @@ def deltas_of(
         move_lists=wiring.move_lists(),
         reap_lists=wiring.reap_lists(),
         differing=wiring.manifests(),
+        extras=ExtraFiles(site.catalogs_dir, temp_dir=wiring.temp_dir),
         moves=moves,
         chunk_limits=ChunkLimits(
             max_bytes=transfer.chunk_size_bytes,

@@ -97,7 +97,8 @@ def after_differences(verification: VerificationRecord) -> str:
     """What to do about the differences that a verification found; empty where there are none.
 
     A delta pass brings what users changed since, and takes away what they deleted. It goes by what changed on the source,
-    so what was changed on the target itself takes a new plan.
+    so what was changed on the target itself takes a new plan. What is on the target alone is taken away by it as well, as far
+    as this program has brought it there.
     """
     counts = {kind: count for kind, count in verification.differences.items() if count}
     again = sum(counts.pop(kind.value, 0) for kind in _MAY_PASS)
@@ -117,8 +118,8 @@ def after_differences(verification: VerificationRecord) -> str:
             )
         if extra := counts.get(DifferenceKind.EXTRA.value, 0):
             steps.append(
-                f"{several(extra, 'path is', 'paths are')} on the target only: what is still there then was not on the "
-                "source when this plan was made, and nothing takes it away"
+                f"{several(extra, 'path is', 'paths are')} on the target only: what is still there then was not brought by this "
+                "program, or a guard speaks against it (see what `run` says), and nothing takes it away"
             )
     if again:
         steps.append(

@@ -130,12 +130,12 @@ def _why_revert(way: Way, phase: Phase, record: CutoverRecord, seen: Seen) -> st
     match phase:
         case Phase.FROZEN:
             problems.extend(_writers(seen))
-        case Phase.COPYING if _copied(way, record, seen) is not None:
+        case Phase.COPYING if _copied(record, seen) is not None:
             problems.extend(_pass_problems(way, record, seen))
         case Phase.VERIFYING:
             problems.extend(_pass_problems(way, record, seen))
-            if _proof(seen) is not None:
-                problems.extend(_proof_problems(way, seen))
+            if _proof(record, seen) is not None:
+                problems.extend(_proof_problems(way, record, seen))
         case Phase.VERIFIED:
             problems.extend(_switch_problems(way, record, seen))
         case _:
@@ -149,11 +149,11 @@ def _forward(way: Way, phase: Phase, record: CutoverRecord, seen: Seen) -> Act:
             done = way.top_here(seen) is TopSeen.FROZEN
             return Act(step=way.freeze, intent=way.freezing, result=way.frozen, seen_done=done)
         case Phase.FROZEN | Phase.COPYING:
-            if phase is Phase.FROZEN or _copied(way, record, seen) is None:
+            if phase is Phase.FROZEN or _copied(record, seen) is None:
                 return Act(step=way.copy, intent=way.copying, result=way.copying)
             return Act(step=way.verify, intent=way.verifying, result=way.verified)
         case Phase.VERIFYING:
-            done = _proof(seen) is not None
+            done = _proof(record, seen) is not None
             return Act(step=way.verify, intent=way.verifying, result=way.verified, seen_done=done)
         case _:
             return Act(step=way.switch, intent=way.switching, result=way.switched)
@@ -190,7 +190,7 @@ def _switch_problems(way: Way, record: CutoverRecord, seen: Seen) -> Iterator[st
         yield f"the tree is not seen to be closed on the {way.other_side}"
     yield from _writers(seen)
     yield from _pass_problems(way, record, seen)
-    yield from _proof_problems(way, seen)
+    yield from _proof_problems(way, record, seen)
     if way.forward:
         yield from _backup(seen)
 
@@ -203,16 +203,16 @@ def _writers(seen: Seen) -> Sequence[str]:
     )
 
 
-def _copied(way: Way, record: CutoverRecord, seen: Seen) -> PassSeen | None:
-    """The pass that counts: it has ended, and began to read when the user was frozen."""
-    found, frozen_at_s = seen.copied, record.times.get(way.frozen)
-    if found is None or found.finished_at_s is None or frozen_at_s is None or found.scanned_at_s < frozen_at_s:
+def _copied(record: CutoverRecord, seen: Seen) -> PassSeen | None:
+    """The pass that counts: it has ended, and is none that was there when the freeze was intended. Its scan is its own."""
+    found, before = seen.copied, record.notes.passes_before
+    if found is None or found.finished_at_s is None or before is None or found.id <= before:
         return None
     return found
 
 
 def _pass_problems(way: Way, record: CutoverRecord, seen: Seen) -> Iterator[str]:
-    found = _copied(way, record, seen)
+    found = _copied(record, seen)
     name = "the final pass" if way.forward else "the pass that carries back"
     if found is None:
         yield f"{name} has not ended, or did not begin in the freeze"
@@ -226,18 +226,18 @@ def _pass_problems(way: Way, record: CutoverRecord, seen: Seen) -> Iterator[str]
         yield f"{several(found.failed, 'file')} did not arrive by {name}"
 
 
-def _proof(seen: Seen) -> ProofSeen | None:
-    """The verification that counts: of what the pass brought, begun after it."""
-    found, copied = seen.proof, seen.copied
+def _proof(record: CutoverRecord, seen: Seen) -> ProofSeen | None:
+    """The verification that counts: of what the pass brought, and none that had begun when it was intended to verify that."""
+    found, copied, before = seen.proof, seen.copied, record.notes.proofs_before
     if found is None or copied is None or copied.finished_at_s is None:
         return None
-    if found.catalog != copied.catalog or found.started_at_s < copied.finished_at_s:
+    if found.catalog != copied.catalog or before is None or found.id <= before:
         return None
     return found
 
 
-def _proof_problems(way: Way, seen: Seen) -> Iterator[str]:
-    found = _proof(seen)
+def _proof_problems(way: Way, record: CutoverRecord, seen: Seen) -> Iterator[str]:
+    found = _proof(record, seen)
     name = "the final pass" if way.forward else "the pass that carries back"
     if found is None:
         yield f"there is no verification of what {name} left"

@@ -130,7 +130,7 @@ def purge_problems(
 
 
 def _position(record: CutoverRecord, position: Position | None) -> Iterable[str]:
-    name, place = show(record.tree.path), show(purge_place(record.id))
+    name, place = show(record.tree.path), show(purge_place(record))
     begun = record.state is CutoverState.PURGING
     match position:
         case None:

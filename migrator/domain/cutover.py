@@ -163,6 +163,10 @@ class CutoverNotes:
     later look finds may be the frozen top. `frozen_target_top` of a tree that was never opened on the target is what its
     thaw would have made of it.
 
+    `passes_before` is the newest pass over the tree when its freeze was intended, `proofs_before` the newest verification when
+    the freeze, or its own verification, was: by their numbers in the ledger, 0 where there was none. In a rollback they are
+    those of its own ledger. Only what is newer counts; clocks may be set back.
+
     `link` is the path that is switched, `link_before` and `link_after` what that symlink holds on either side of the
     switch. `manifest` names the manifest of the verification. `purge` is what a purge was to free when it began, and has freed
     when the tree is purged.
@@ -173,6 +177,8 @@ class CutoverNotes:
     link: bytes | None = None
     link_before: bytes | None = None
     link_after: bytes | None = None
+    passes_before: int | None = None
+    proofs_before: int | None = None
     final_pass_id: int | None = None
     verification_id: int | None = None
     manifest: str | None = None
@@ -185,7 +191,8 @@ NO_NOTES = CutoverNotes()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CutoverRecord:
-    """One attempt to cut one tree over; `attempt` counts from 1 for each tree.
+    """One attempt to cut one tree over; `attempt` counts from 1 for each tree. `token` is random: the number `id` may be given
+    again, by a ledger that was brought back from an older backup.
 
     `times` says when each state was entered, the last time. `frozen_at_s` is when freezing began, `thawed_at_s` when the
     user was thawed, on either side: the freeze as users see it, and never that of a rollback. `failure` is the reason of
@@ -204,6 +211,12 @@ class CutoverRecord:
     thawed_at_s: float | None = None
     failure: str = ""
     notes: CutoverNotes = NO_NOTES
+    token: str = ""
+
+    @property
+    def own_name(self) -> str:
+        """What directories of this attempt are called: of no other one, whatever ledger that is in."""
+        return f"{self.id:06d}-{self.token}"
 
     @property
     def freeze_s(self) -> float | None:

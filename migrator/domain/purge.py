@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-from migrator.domain.cutover import PurgeSum
+from migrator.domain.cutover import CutoverRecord, PurgeSum
 from migrator.domain.errors import ExitCode
 from migrator.domain.tree import UserTree
 
@@ -21,9 +21,11 @@ FINDINGS_KEPT = 1000
 """How many findings of a tree are listed; the others are counted."""
 
 
-def purge_place(cutover_id: int) -> bytes:
-    """The place of one attempt, relative to the source's root. After a crash it says whose tree lies in it."""
-    return b"%s/cutover-%06d" % (PURGE_NAME, cutover_id)
+def purge_place(cutover: CutoverRecord) -> bytes:
+    """The place of one attempt, relative to the source's root. After a crash it says whose tree lies in it; no attempt of
+    another ledger has the same.
+    """
+    return b"%s/cutover-%s" % (PURGE_NAME, cutover.own_name.encode("ascii"))
 
 
 class Choice(StrEnum):

@@ -215,6 +215,9 @@ class PassRecords(Protocol):
     def of_batch(self, plan: str, batch: int) -> Sequence[PassRecord]:
         """Every pass over a batch, of all kinds, oldest first."""
 
+    def over_tree(self, tree: bytes) -> Sequence[PassRecord]:
+        """Every pass that went over a user tree, of whatever plan and batch, oldest first."""
+
     def moves_done(self, pass_id: int, at_s: float) -> None:
         """The renames and deletions of a pass are made and on the target's disks. The first time that is said stays."""
 
@@ -358,6 +361,9 @@ class VerificationRecords(Protocol):
 
     def covering(self, tree: bytes) -> Sequence[VerificationRecord]:
         """The same, of whatever plan and batch the tree was in."""
+
+    def newest_id(self) -> int:
+        """The number of the newest verification that was begun, of whatever plan, ended or not; 0 where there is none."""
 
     def all(self) -> Sequence[VerificationRecord]:
         """Every finished verification of every plan, oldest first."""

@@ -91,7 +91,9 @@ def test_a_new_attempt_comes_back_as_recorded(ledger: Ledger) -> None:
         state=CutoverState.PLANNED,
         times={CutoverState.PLANNED: 1.0},
         predicted_freeze_s=12.5,
+        token=made.token,
     )
+    assert len(made.token) == 16, "of this attempt alone"
     assert ledger.cutovers.read(made.id) == made == ledger.cutovers.latest(HOSTILE)
     assert ledger.cutovers.latest(b"home/bob") is None
     with pytest.raises(LedgerCorrupt, match="no cutover 99"):

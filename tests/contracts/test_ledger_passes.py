@@ -1,6 +1,7 @@
 """What every ledger does with several passes over one batch."""
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -374,3 +375,13 @@ def test_problems_are_counted_by_kind(ledger: Ledger) -> None:
     kinds = (FileProblemKind.BAD, FileProblemKind.CHANGED, FileProblemKind.CHANGED)
     end_chunks(ledger, made, *(problem(b"p%d" % number, kind) for number, kind in enumerate(kinds)))
     assert ledger.passes.problem_counts(made) == {FileProblemKind.BAD: 1, FileProblemKind.CHANGED: 2}
+
+
+def test_passes_over_a_tree_are_those_of_its_batches_and_those_that_name_it(ledger: Ledger) -> None:
+    whole = seed(ledger)
+    both = delta(ledger, 1, changes=CHANGES, base_catalog="catalog-1", catalog="catalog-2").id
+    of_bob = replace(CHANGES, trees=CHANGES.trees[1:])
+    bobs = delta(ledger, 2, changes=of_bob, base_catalog="catalog-1", catalog="catalog-2").id
+    assert [one.id for one in ledger.passes.over_tree(ALICE)] == [whole, both]
+    assert [one.id for one in ledger.passes.over_tree(BOB)] == [both, bobs], "he is in another batch"
+    assert ledger.passes.over_tree(b"home") == []

@@ -87,8 +87,12 @@ def test_interrupted_after_the_switch_the_user_is_brought_on(site: CutSite) -> N
     assert not site.is_open(site.source())
     site.assert_works_on("target", expected, hooks_ended=False)
     site.hook("post-switch.d/60-waits")
+    site.calls()
     assert site.cutover()["ending"] == "moved"
-    site.assert_works_on("target", expected, hooks_ended=False)
+    site.assert_works_on("target", expected)
+    assert site.calls() == ["post-switch done ann"], "what was cut off is called again by the same command, and no other"
+    site.cutover()
+    assert site.calls() == []
 
 
 def test_a_target_that_is_full_in_the_final_pass(site: CutSite) -> None:

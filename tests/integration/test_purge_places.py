@@ -11,9 +11,9 @@ from migrator.adapters.filesystems.purging import MountedPlaces
 from migrator.adapters.filesystems.reading import ReadingFileSystem
 from migrator.domain.entry import Entry
 from migrator.domain.errors import Refused
-from migrator.domain.purge import purge_place
+from migrator.domain.purge import PURGE_NAME
 
-PLACE = purge_place(3)
+PLACE = PURGE_NAME + b"/cutover-000003-token"
 
 
 @pytest.fixture

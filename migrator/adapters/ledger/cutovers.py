@@ -1,6 +1,7 @@
 """Attempts to cut trees over, and every step of them."""
 
 import json
+import secrets
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -34,6 +35,8 @@ _KEEP_FAILURE = (CutoverStep.REVERT, CutoverStep.ROLLBACK_REVERT, CutoverStep.RE
 _TOPS = {CutoverState.FREEZING: "frozen_top", CutoverState.ROLLBACK_FREEZING: "frozen_target_top"}
 """What has to be known before a freeze, so that it can be thawed."""
 
+_TOKEN_BYTES = 8
+
 _cutovers, _steps = tables.cutovers, tables.cutover_steps
 
 
@@ -65,6 +68,7 @@ class SqliteCutovers:
                     tree=tree.path,
                     user=tree.user,
                     attempt=1 if newest is None else newest.attempt + 1,
+                    token=secrets.token_hex(_TOKEN_BYTES),
                     state=CutoverState.PLANNED.value,
                     times=_encode_times({CutoverState.PLANNED: at_s}),
                     predicted_freeze_s=predicted_freeze_s,
@@ -208,6 +212,8 @@ def _noted(notes: CutoverNotes) -> dict[str, Any]:
         "link": notes.link,
         "link_before": notes.link_before,
         "link_after": notes.link_after,
+        "passes_before": notes.passes_before,
+        "proofs_before": notes.proofs_before,
         "final_pass_id": notes.final_pass_id,
         "verification_id": notes.verification_id,
         "manifest": notes.manifest,
@@ -238,6 +244,7 @@ def _record(row: Row[Any]) -> CutoverRecord:
         batch=row.batch,
         tree=UserTree(path=row.tree, user=row.user),
         attempt=row.attempt,
+        token=row.token,
         state=CutoverState(row.state),
         times=_decode_times(row.times),
         predicted_freeze_s=row.predicted_freeze_s,
@@ -250,6 +257,8 @@ def _record(row: Row[Any]) -> CutoverRecord:
             link=row.link,
             link_before=row.link_before,
             link_after=row.link_after,
+            passes_before=row.passes_before,
+            proofs_before=row.proofs_before,
             final_pass_id=row.final_pass_id,
             verification_id=row.verification_id,
             manifest=row.manifest,

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Row, insert, select, update
+from sqlalchemy import Connection, Row, and_, insert, or_, select, update
 
 from migrator.adapters.ledger import tables
 from migrator.adapters.ledger.chunks import content_sum, insert_chunks
@@ -132,6 +132,19 @@ class SqlitePassRecords:
                 .where(tables.passes.c.plan == plan, tables.passes.c.batch == batch)
                 .order_by(tables.passes.c.id)
             ).all()
+        return [pass_record(row) for row in rows]
+
+    def over_tree(self, tree: bytes) -> Sequence[PassRecord]:
+        """Every pass that went over a user tree, of whatever plan and batch, oldest first."""
+        passes, in_batch, of_pass = tables.passes.c, tables.batch_trees.c, tables.pass_trees.c
+        planned = select(in_batch.tree).where(
+            in_batch.plan == passes.plan, in_batch.batch == passes.batch, in_batch.tree == tree
+        )
+        recorded = select(of_pass.tree).where(of_pass.pass_id == passes.id)
+        # A pass of which no trees are recorded went over all of its batch.
+        over = or_(recorded.where(of_pass.tree == tree).exists(), and_(planned.exists(), ~recorded.exists()))
+        with self._database.read() as connection:
+            rows = connection.execute(select(tables.passes).where(over).order_by(passes.id)).all()
         return [pass_record(row) for row in rows]
 
     def moves_done(self, pass_id: int, at_s: float) -> None:

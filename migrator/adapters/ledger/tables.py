@@ -401,6 +401,8 @@ cutovers = Table(
     _required("tree", LargeBinary),
     _required("user", PlainText),
     _required("attempt", Integer),
+    # Directories of one attempt are named by its number and this: a ledger that was restored gives the number again.
+    _required("token", PlainText),
     _required("state", PlainText),
     _required("times", PlainText),
     Column("predicted_freeze_s", Float),
@@ -412,6 +414,8 @@ cutovers = Table(
     Column("link", LargeBinary),
     Column("link_before", LargeBinary),
     Column("link_after", LargeBinary),
+    Column("passes_before", Integer),
+    Column("proofs_before", Integer),
     Column("final_pass_id", Integer),
     Column("verification_id", Integer),
     Column("manifest", PlainText),

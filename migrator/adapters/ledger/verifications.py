@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Row, insert, select, update
+from sqlalchemy import ColumnElement, Row, func, insert, select, update
 
 from migrator.adapters.ledger import tables
 from migrator.adapters.ledger.codec import (
@@ -128,6 +128,12 @@ class SqliteVerifications:
             .exists()
         )
         return [record for record in self._finished(held) if record.covers(tree)]
+
+    def newest_id(self) -> int:
+        """The number of the newest one that was begun; 0 where there is none."""
+        with self._database.read() as connection:
+            found = connection.execute(select(func.max(tables.verifications.c.id))).scalar_one()
+        return 0 if found is None else int(found)
 
     def all(self) -> Sequence[VerificationRecord]:
         """Every finished verification, oldest first."""

@@ -18,8 +18,8 @@ def pass_seen(ledger: Ledger, found: PassRecord) -> PassSeen:
     facts = final_pass_facts(ledger, found.id)
     done = found.state is PassState.DONE
     return PassSeen(
+        id=found.id,
         catalog=found.catalog,
-        scanned_at_s=found.started_at_s if scan is None else scan.started_at_s,
         finished_at_s=found.finished_at_s if done else None,
         changed=facts.changed,
         vanished=facts.vanished,
@@ -29,15 +29,13 @@ def pass_seen(ledger: Ledger, found: PassRecord) -> PassSeen:
 
 
 def proof_seen(ledger: Ledger, proven: VerificationRecord, policy: DigestPolicy, plan: str) -> ProofSeen:
-    """One verification, against the catalog of the newest pass that had ended before it began."""
-    ended = [
-        one
-        for one in ledger.passes.of_batch(plan, proven.batch)
-        if one.state is PassState.DONE and (one.finished_at_s or 0.0) <= proven.started_at_s
-    ]
+    """One verification, against the catalog of the newest pass that has ended: whether it began after that is told by numbers
+    (see `CutoverNotes.proofs_before`), not by times.
+    """
+    ended = [one for one in ledger.passes.of_batch(plan, proven.batch) if one.state is PassState.DONE]
     return ProofSeen(
+        id=proven.id,
         catalog=ended[-1].catalog if ended else "",
-        started_at_s=proven.started_at_s,
         whole=proven.whole,
         differences=sum(proven.differences.values()),
         by_policy=proven.policy.algorithm == policy.algorithm and proven.policy.share >= policy.share,

@@ -3,12 +3,13 @@
 import asyncio
 import os
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from migrator.decide.cutover_tops import as_before, is_closed, read_top, top_of, write_top
 from migrator.decide.freezing import has_clients_elsewhere
 from migrator.decide.switching import top_before
 from migrator.domain.cutover import NO_NOTES, CutoverNotes, CutoverRecord, CutoverState, CutoverStep
+from migrator.domain.cutover_seen import Act
 from migrator.domain.entry import Entry
 from migrator.domain.errors import LedgerCorrupt, MigratorError, Refused
 from migrator.domain.freezing import FrozenTop
@@ -24,6 +25,7 @@ from migrator.stages.cutover.seeing import Looker
 from migrator.stages.run.bases import pass_number
 from migrator.stages.run.delta import DeltaPass
 from migrator.stages.run.equal_sides import note_equal
+from migrator.stages.run.guards import mount_findings
 from migrator.stages.run.pass_moves import only_not_renamed
 
 _MOST_PASSES = 3
@@ -71,28 +73,65 @@ class Actor:
             CutoverStep.ROLLBACK_REVERT: self._rollback_revert,
         }
 
-    async def notes_before(self, step: CutoverStep, record: CutoverRecord) -> CutoverNotes:
-        """What has to be written down before a step begins: how to thaw whom it freezes, what is verified, what is switched.
-        A top is read before its freeze has begun, and never afterwards: then it may be the frozen one.
+    async def notes_before(self, act: Act, record: CutoverRecord) -> CutoverNotes:
+        """What has to be written down before a step begins: how to thaw whom it freezes, what is verified, what is switched,
+        and what of the ledger is older. A top is read before its freeze has begun, and never afterwards: then it may be the
+        frozen one. Raises Refused where a mount is not the expected one and the path would be switched.
         """
-        world, tree = self.cutting.world, record.tree.path
+        world, tree, step = self.cutting.world, record.tree.path, act.step
         if step is CutoverStep.FREEZE and record.state is not CutoverState.FREEZING:
             top = await self.cutting.blocking(lambda: world.freezer.read_top(tree))
-            return CutoverNotes(frozen_top=write_top(top))
+            ledger = self.cutting.ledger
+            return CutoverNotes(
+                frozen_top=write_top(top),
+                passes_before=max((one.id for one in ledger.passes.over_tree(tree)), default=0),
+                proofs_before=ledger.verifications.newest_id(),
+            )
         if step is CutoverStep.ROLLBACK_FREEZE and record.state is not CutoverState.ROLLBACK_FREEZING:
-            return CutoverNotes(frozen_target_top=write_top(await self._target_top(record)))
-        # A call that was killed may have left a pass, and no word of it in the record.
-        if step is CutoverStep.VERIFY:
-            made = self.looker.final_pass(record)
-            return CutoverNotes(final_pass_id=None if made is None else made.id)
-        if step is CutoverStep.ROLLBACK_VERIFY:
-            return CutoverNotes(target_changes=await self.cutting.blocking(lambda: world.back.changes(record)))
+            copied, proof = await self.cutting.blocking(lambda: world.back.seen(record))
+            return CutoverNotes(
+                frozen_target_top=write_top(await self._target_top(record)),
+                passes_before=0 if copied is None else copied.id,
+                proofs_before=0 if proof is None else proof.id,
+            )
+        if step in (CutoverStep.VERIFY, CutoverStep.ROLLBACK_VERIFY):
+            return await self._notes_before_verify(act, record)
+        if step in (CutoverStep.SWITCH, CutoverStep.SWITCH_BACK) and not act.seen_done:
+            await self._check_mounts()
         if step is CutoverStep.SWITCH and world.links is not None:
             links = world.links
             found = await self.cutting.blocking(lambda: links.read_link(record.tree.user))
             _, new = self.cutting.paths(tree)
             return CutoverNotes(link=found.path, link_before=found.text, link_after=new)
         return NO_NOTES
+
+    async def _notes_before_verify(self, act: Act, record: CutoverRecord) -> CutoverNotes:
+        back = self.cutting.world.back
+        if act.step is CutoverStep.VERIFY:
+            # A call that was killed may have left a pass, and no word of it in the record.
+            made = self.looker.final_pass(record)
+            notes = CutoverNotes(final_pass_id=None if made is None else made.id)
+            newest = self.cutting.ledger.verifications.newest_id()
+        else:
+            notes = CutoverNotes(target_changes=await self.cutting.blocking(lambda: back.changes(record)))
+            _, proof = await self.cutting.blocking(lambda: back.seen(record))
+            newest = 0 if proof is None else proof.id
+        # One that is found to be done was newer than what was written down before it.
+        return notes if act.seen_done else replace(notes, proofs_before=newest)
+
+    async def _check_mounts(self) -> None:
+        """A call that was killed may be gone on with after a reboot: what is mounted now need not be what was verified."""
+        run, site, timeout_s = self.cutting.run, self.cutting.site, self.cutting.request.run.stall_timeout_s
+        problems = (
+            *await mount_findings(run, run.source, site.source, timeout_s),
+            *await mount_findings(run, run.target, site.target, timeout_s),
+        )
+        if problems:
+            raise Refused(
+                f"the path is not switched: {'; '.join(problems)}",
+                cause="a file system was unmounted, or another one is mounted in its place",
+                hint="see `migrator doctor`, then run the same command again",
+            )
 
     async def done_before(self, step: CutoverStep, record: CutoverRecord) -> Done:
         """What a step has left that was done by a call which did not come to write it down. That may have been killed between
@@ -166,10 +205,12 @@ class Actor:
 
     async def _exchange(self, record: CutoverRecord, old: bytes, new: bytes, side: str) -> Done:
         world, user = self.cutting.world, record.tree.user
-        await asyncio.to_thread(world.backup, f"before-{record.id:06d}-to-the-{side}")
+        await asyncio.to_thread(world.backup, f"before-{record.own_name}-to-the-{side}")
         if world.links is None:
             return Done(words=f"the pre-switch hooks have said that the path leads to the {side}")
         links = world.links
+        # Hooks were called since the last look, and may have taken long.
+        await self._check_mounts()
         await self.cutting.blocking(lambda: links.switch(user, expected_old=old, new=new))
         return Done(words=f"the path leads to the {side}: {show(new)}")
 

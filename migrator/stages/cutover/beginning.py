@@ -13,6 +13,7 @@ from migrator.domain.tree import UserTree
 from migrator.domain.units import format_duration
 from migrator.stages.cutover.guarding import Guarding
 from migrator.stages.cutover.machine import TreeMachine
+from migrator.stages.cutover.owed import call_owed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +32,8 @@ class Beginning:
         if record is not None and own and (record.under_way or record.state is CutoverState.THAWED):
             cutting.say(EventKind.CUTOVER_STARTED, Severity.INFO, record, f"goes on: {state_words(record.state)}")
             return await machine.bring(record)
+        if record is not None:
+            await call_owed(machine, record)
         if record is not None and record.state in SETTLED_STATES:
             return _there_already(record, f"{tree.user} works on the target already ({state_words(record.state)})")
         found = await self.preview(tree, batch)
@@ -56,6 +59,8 @@ class Beginning:
         cutting = machine.cutting
         record = cutting.ledger.cutovers.latest(tree.path)
         if record is None or record.state in ENDED_STATES:
+            if record is not None:
+                await call_owed(machine, record)
             return _on_source(tree, batch, record)
         cutting.say(EventKind.CUTOVER_STARTED, Severity.INFO, record, f"{tree.user} is moved back to the source")
         return await machine.bring(record)

@@ -124,7 +124,7 @@ class TreeMachine:
 
     async def _notes(self, record: CutoverRecord, act: Act) -> CutoverNotes | str:
         try:
-            return await self.actor.notes_before(act.step, record)
+            return await self.actor.notes_before(act, record)
         except (MigratorError, OSError, TimeoutError) as error:
             return _reason(error)
         except asyncio.CancelledError:
@@ -138,31 +138,30 @@ class TreeMachine:
                 return await self.actor.done_before(act.step, record)
             return await self.actor.deeds[act.step](record)
         place = CutoverPlace(step=hooked, record=record, back=act.step in _BACK)
-        link = record.notes.link if self.cutting.world.links is not None else None
         if act.seen_done and self.interrupted:
             # The operator has waited for hooks long enough: the user comes first.
-            message = f"hooks that are still owed after {place.hooked.words} were not called: {_INTERRUPTED}"
+            message = f"hooks that are still owed after {place.hooked.words} were not called: {_INTERRUPTED}; the next call does"
             self.cutting.say(EventKind.HOOK_FAILED, Severity.WARNING, record, message)
             return await self.actor.done_before(act.step, record)
         if act.seen_done:
-            facts = await self._facts(place, HookEvent.POST, record, act, link)
+            facts = await self.facts(place, HookEvent.POST, record, act)
             await self.cutting.hooking.catch_up_step(place, facts)
             return await self.actor.done_before(act.step, record)
 
         async def after(_: HookFacts, done: Done) -> HookFacts:  # noqa: ARG001 - the hooks' signature
-            return await self._facts(place, HookEvent.POST, record, act, link)
+            return await self.facts(place, HookEvent.POST, record, act)
 
         return await self.cutting.hooking.around_step(
             place,
             lambda: self.actor.deeds[act.step](record),
-            facts=await self._facts(place, HookEvent.PRE, record, act, link),
+            facts=await self.facts(place, HookEvent.PRE, record, act),
             after=after,
             stoppable=hooked is not HookStep.THAW,
         )
 
-    async def _facts(
-        self, place: CutoverPlace, event: HookEvent, record: CutoverRecord, act: Act, link: bytes | None
-    ) -> HookFacts:
+    async def facts(self, place: CutoverPlace, event: HookEvent, record: CutoverRecord, act: Act) -> HookFacts:
+        """What hooks on one side of a step are told. Raises Refused as `Telling.facts` does."""
+        link = record.notes.link if self.cutting.world.links is not None else None
         usage = self.cutting.usage(record.tree.path)
         thaw_ends = place.step is HookStep.THAW
         frozen_s = None

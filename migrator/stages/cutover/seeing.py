@@ -169,8 +169,8 @@ class Looker:
         scan = next((scan for scan in ledger.scans.all() if scan.name == one.catalog), None)
         facts = final_pass_facts(ledger, one.id)
         return PassSeen(
+            id=one.id,
             catalog=one.catalog,
-            scanned_at_s=one.started_at_s - (one.scan_s or 0.0) if scan is None else scan.started_at_s,
             finished_at_s=one.finished_at_s if one.state is PassState.DONE else None,
             changed=facts.changed,
             vanished=facts.vanished,
@@ -180,14 +180,14 @@ class Looker:
 
     def _proof(self, record: CutoverRecord, copied: PassSeen) -> ProofSeen | None:
         """The newest verification. It compares both sides as they are, so one that began after the pass is of what that
-        left.
+        left (see `CutoverNotes.proofs_before`).
         """
         latest, policy = self.verification(record), self.sight.world.policy
         if latest is None:
             return None
         return ProofSeen(
+            id=latest.id,
             catalog=copied.catalog,
-            started_at_s=latest.started_at_s,
             whole=latest.whole,
             differences=sum(latest.differences.values()),
             by_policy=latest.policy.algorithm == policy.algorithm and latest.policy.share >= policy.share,

@@ -25,7 +25,7 @@ def where_it_lies(record: CutoverRecord, position: Position | None) -> Placed:
     """A tree and its place now."""
     at = record.tree.path
     if position is Position.CLOSED:
-        at = purge_place(record.id) + b"/" + TREE_NAME
+        at = purge_place(record) + b"/" + TREE_NAME
     return Placed(tree=record.tree.path, at=at)
 
 
@@ -47,7 +47,7 @@ class Examination:
 
     async def position(self) -> Position | None:
         """Where the tree lies; None where that cannot be seen."""
-        closed = purge_place(self._record.id) + b"/" + TREE_NAME
+        closed = purge_place(self._record) + b"/" + TREE_NAME
         places = self._world.places
         stands = await self._seen(lambda: (places.stands(self._record.tree.path), places.stands(closed)))
         if stands is None:

@@ -179,7 +179,7 @@ class PurgeOfTree:
 
     async def _put(self, placed: Placed) -> Placed:
         """Move the tree to where only root gets to, and look for whoever has something of it open once more."""
-        tree, place = self._record.tree.path, purge_place(self._record.id)
+        tree, place = self._record.tree.path, purge_place(self._record)
         closed = Placed(tree=tree, at=join(place, TREE_NAME))
         if not placed.moved:
             top = await in_thread(lambda: self._world.source.look(tree))
@@ -220,7 +220,7 @@ class PurgeOfTree:
         try:
             if await in_thread(lambda: places.stands(closed.at)):
                 raise self._stopped(f"{show(closed.at)} is still there, although everything in it is gone")
-            await in_thread(lambda: places.remove_directory(purge_place(self._record.id)))
+            await in_thread(lambda: places.remove_directory(purge_place(self._record)))
             await in_thread(places.flush)
             # That of all places goes with the last of them.
             with suppress(OSError):

@@ -5,6 +5,7 @@ nothing else. Delta passes go on where they were; a final pass is always a new o
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 
 from migrator.decide.batch_states import after_delta
@@ -16,6 +17,7 @@ from migrator.domain.changes import ChangeKind, Changes
 from migrator.domain.convergence import Limits
 from migrator.domain.errors import Refused
 from migrator.domain.events import EventKind, Severity
+from migrator.domain.paths import parent
 from migrator.domain.plan import Batch, Plan
 from migrator.domain.run import BatchSummary
 from migrator.domain.scan import CatalogRecord
@@ -23,6 +25,7 @@ from migrator.domain.site import Need, TargetCapabilities
 from migrator.domain.states import PassKind, PassState
 from migrator.domain.units import format_count
 from migrator.ports.changes import Comparison, Comparisons
+from migrator.ports.extras import Extras
 from migrator.ports.ledger import PassRecord, SiteRecord
 from migrator.ports.manifest import Differing
 from migrator.ports.move_lists import MoveLists, WrittenMoves
@@ -32,6 +35,7 @@ from migrator.ports.usage import PassListWriter, WrittenList
 from migrator.stages.run.bases import base_catalog, covered, has_open_moves, pass_number, unfinished_delta
 from migrator.stages.run.context import Invocation, PassUnderWay
 from migrator.stages.run.copying import Copying
+from migrator.stages.run.extras import ExtraSearch, ToTake
 from migrator.stages.run.guards import mount_findings
 from migrator.stages.run.left_alone import newest_cutovers
 from migrator.stages.run.mending import found_to_differ
@@ -47,7 +51,8 @@ class Deltas:
     """What delta passes need beside what every run has.
 
     A tree may lose the share `max_shrink` of its names and bytes between two scans. `limits` say when passes end. Plans
-    that reap need `reap_lists`. With `differing`, what a verification found to differ is sent again.
+    that reap need `reap_lists`. With `differing`, what a verification found to differ is sent again; with `extras`, what is on
+    the target alone is taken away there.
     """
 
     scan: Scan
@@ -61,6 +66,7 @@ class Deltas:
     limits: Limits
     reap_lists: ReapLists | None = None
     differing: Differing | None = None
+    extras: Extras | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,9 +179,19 @@ class DeltaPass:
                 cause="a part of the source could not be read, and what is in it would look as if it had been deleted",
                 hint="see to that, then run the same command again: nothing was changed on the target",
             )
-        lists = await asyncio.to_thread(self._make_lists, number, base, catalog)
+        search = ExtraSearch(
+            invocation=self.invocation,
+            plan=self.plan,
+            batch=self.batch,
+            base=base,
+            now=catalog.name,
+            problems=lambda changes, before: self._problems(changes, before, catalog),
+        )
+        async with search.search(self.deltas.extras) as extras:
+            lists = await asyncio.to_thread(self._make_lists, number, base, catalog, extras)
         moves = bool(lists.moves.renames or lists.moves.gone)
-        if moves:
+        # Extras have been through the guards.
+        if lists.moves.renames or lists.changes.tally(ChangeKind.VANISHED).paths:
             await self._ask_guards(lists.changes, base, catalog)
         record = passes.start(
             plan=self.plan.name,
@@ -195,7 +211,7 @@ class DeltaPass:
         self._set_state(sent=not lists.changes.nothing)
         return record
 
-    def _make_lists(self, number: int, base: str, catalog: CatalogRecord) -> _Lists:
+    def _make_lists(self, number: int, base: str, catalog: CatalogRecord, extras: ToTake) -> _Lists:
         """Compare both catalogs, and write what is to be sent and what is to be moved. Blocking."""
         world, deltas = self.invocation.world, self.deltas
         trees = self._trees
@@ -210,18 +226,20 @@ class DeltaPass:
             differing = found_to_differ(
                 world.ledger, deltas.differing, plan=self.plan.name, batch=self.batch.number, trees=trees
             )
+        # What is taken out of a directory changes its times on the target.
+        emptied = sorted({parent(gone.path) for gone in extras.gone()})
         with deltas.comparisons.open(
             base,
             catalog.name,
             trees=trees,
-            unsettled=(*missing.paths, *in_chunks, *differing),
+            unsettled=(*missing.paths, *in_chunks, *differing, *emptied),
             unsettled_trees=missing.trees,
             reap_list=reap_list_of(self.plan, deltas.reap_lists),
         ) as comparison:
             moves = deltas.move_lists.write(
                 f"{self.plan.name}-batch-{self.batch.number:04d}-{self.kind.value}-{number:04d}",
                 comparison.renames(),
-                comparison.gone(),
+                chain(comparison.gone(), extras.gone()),
             )
             return _Lists(
                 changes=comparison.changes,
@@ -241,11 +259,22 @@ class DeltaPass:
 
     async def _ask_guards(self, changes: Changes, base: str, catalog: CatalogRecord) -> None:
         """Raises Refused where what seems to have vanished may be there."""
+        problems = await self._problems(changes, base, catalog)
+        for problem in problems:
+            self.invocation.say(EventKind.GUARD_REFUSED, Severity.ERROR, f"batch {self.batch.number}", problem)
+        if problems:
+            raise Refused(
+                f"batch {self.batch.number}: nothing is renamed or taken away on the target: {'; '.join(problems)}",
+                cause="what a scan does not see looks as if it had been deleted",
+                hint="see to that, then run the same command again: nothing was changed on the target",
+            )
+
+    async def _problems(self, changes: Changes, base: str, catalog: CatalogRecord) -> tuple[str, ...]:
         world, timeout_s = self.invocation.world, self.invocation.request.stall_timeout_s
         scans = {scan.name: scan for scan in world.ledger.scans.all()}
         health = await world.source.health()
         before = scans.get(base)
-        problems = deletion_problems(
+        return deletion_problems(
             changes,
             base_whole=None if before is None else before.whole,
             now_whole=catalog.whole,
@@ -259,14 +288,6 @@ class DeltaPass:
             ),
             max_shrink=self.deltas.max_shrink,
         )
-        for problem in problems:
-            self.invocation.say(EventKind.GUARD_REFUSED, Severity.ERROR, f"batch {self.batch.number}", problem)
-        if problems:
-            raise Refused(
-                f"batch {self.batch.number}: nothing is renamed or taken away on the target: {'; '.join(problems)}",
-                cause="what a scan does not see looks as if it had been deleted",
-                hint="see to that, then run the same command again: nothing was changed on the target",
-            )
 
     def _go_on(self, record: PassRecord) -> PassRecord:
         passes = self.invocation.world.ledger.passes

@@ -70,6 +70,12 @@ class Hooking:
             return await work()
         return await self._calls(self.hooks).around(place.hooked, work, facts=facts, after=after, stoppable=stoppable)
 
+    def owes(self, place: CutoverPlace) -> bool:
+        """Whether an earlier run has left the hooks of a step of a cutover without an end."""
+        hooked = place.hooked
+        records = self.invocation.world.ledger.hooks
+        return self.hooks is not None and records.open_since(hooked.step, hooked.key) is not None
+
     async def catch_up_step(self, place: CutoverPlace, facts: HookFacts) -> None:
         """Call the `post` hooks that an earlier run still owes after a step of a cutover that was done. `facts` are those
         after it. May be called again.

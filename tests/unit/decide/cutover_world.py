@@ -55,6 +55,8 @@ class World:
     link: str = SOURCE
     latest: int = 1
     now_s: float = 100.0
+    serial: int = 0
+    frozen_serial: int = 0
     copied: PassSeen | None = None
     proof: ProofSeen | None = None
     backup: BackupSeen = BackupSeen.NOT_ASKED
@@ -89,6 +91,11 @@ class World:
         self.now_s += 1.0
         return self.now_s
 
+    def number(self) -> int:
+        """As a ledger gives them; clocks may be set back."""
+        self.serial += 1
+        return self.serial
+
     def write(self, side: str) -> None:
         self.latest += 1
         self.sides[side].content = self.latest
@@ -111,6 +118,8 @@ class World:
         if state is not self.state:
             assert state in CUTOVER_TRANSITIONS[self.state], (self.state, state)
             changes["times"] = {**self.record.times, state: self.tick()}
+            if state in (S.FROZEN, S.ROLLBACK_FROZEN):
+                self.frozen_serial = self.serial
         self.record = replace(self.record, state=state, **changes)  # type: ignore[arg-type]
 
     def carry_out(self, act: Act, luck: Luck) -> None:
@@ -118,10 +127,14 @@ class World:
         if luck.dies == "before":
             return
         notes = self.record.notes
+        passes = self.copied.id if self.copied else 0
+        proofs = self.proof.id if self.proof else 0
         if act.step is CutoverStep.FREEZE and notes.frozen_top is None:
-            notes = CutoverNotes(frozen_top="before")
+            notes = CutoverNotes(frozen_top="before", passes_before=passes, proofs_before=proofs)
         if act.step is CutoverStep.ROLLBACK_FREEZE and self.state is not act.intent:
-            notes = replace(notes, frozen_target_top="before")
+            notes = replace(notes, frozen_target_top="before", passes_before=passes, proofs_before=proofs)
+        if act.step in (CutoverStep.VERIFY, CutoverStep.ROLLBACK_VERIFY) and not act.seen_done:
+            notes = replace(notes, proofs_before=proofs)
         begins = act.step is CutoverStep.ROLLBACK_FREEZE and self.state is not act.intent
         failure = act.reason or ("" if begins else self.record.failure)
         self.enter(act.intent, notes=notes, failure=failure)
@@ -158,7 +171,7 @@ class World:
 
     def copy(self, luck: Luck, *, broken: bool) -> None:
         here, there = self.sides[self.here], self.sides[self.there]
-        began_at_s = self.tick()
+        number = self.number()
         read = here.content
         changed = luck.writes_meanwhile and here.writers
         if changed:
@@ -167,8 +180,8 @@ class World:
         if not failed:
             there.content = read
         self.copied = PassSeen(
-            catalog=f"catalog-{began_at_s}",
-            scanned_at_s=began_at_s,
+            id=number,
+            catalog=f"catalog-{number}",
             finished_at_s=None if broken else self.tick(),
             changed=int(changed),
             vanished=int(luck.fails == "vanished"),
@@ -180,8 +193,8 @@ class World:
         assert self.copied is not None
         here, there = self.sides[self.here], self.sides[self.there]
         self.proof = ProofSeen(
+            id=self.number(),
             catalog=f"of {luck.fails}" if luck.fails == "catalog" else self.copied.catalog,
-            started_at_s=self.tick(),
             whole=luck.fails != "whole",
             differences=int(here.content != there.content) + int(luck.fails == "difference"),
             by_policy=luck.fails != "policy",
@@ -199,7 +212,7 @@ class World:
         copied, proof = self.copied, self.proof
         assert copied is not None and proof is not None and copied.finished_at_s is not None  # noqa: PT018
         assert (copied.changed, copied.vanished, copied.failed) == (0, 0, 0)
-        assert copied.scanned_at_s >= self.record.times[S.ROLLBACK_FROZEN if self.state in BACK else S.FROZEN]
+        assert proof.id > copied.id > self.frozen_serial
         assert proof.catalog == copied.catalog
         assert copied.whole and proof.whole and proof.by_policy and not proof.differences  # noqa: PT018
         if self.there == TARGET:

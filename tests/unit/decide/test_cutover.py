@@ -12,6 +12,7 @@ from migrator.domain.cutover import (
     ROLLBACK_STATES,
     SETTLED_STATES,
     UNDER_WAY_STATES,
+    CutoverNotes,
     CutoverRecord,
     CutoverState,
     CutoverStep,
@@ -33,8 +34,8 @@ S, C = CutoverState, CutoverStep
 OPEN, FROZEN, PARTLY, OTHER, UNKNOWN = TopSeen
 ON_SOURCE, ON_TARGET = LinkSeen.SOURCE, LinkSeen.TARGET
 
-PASS = PassSeen(catalog="c9", scanned_at_s=50.0, finished_at_s=60.0, changed=0, vanished=0, failed=0, whole=True)
-PROOF = ProofSeen(catalog="c9", started_at_s=60.0, whole=True, differences=0, by_policy=True, manifest="m")
+PASS = PassSeen(id=7, catalog="c9", finished_at_s=60.0, changed=0, vanished=0, failed=0, whole=True)
+PROOF = ProofSeen(id=9, catalog="c9", whole=True, differences=0, by_policy=True, manifest="m")
 
 AFTER = (S.SWITCHED, S.THAWING, S.THAWED, S.RETAINED)
 BACK_BEFORE = (
@@ -70,6 +71,7 @@ def record(state: CutoverState, failure: str = "") -> CutoverRecord:
         predicted_freeze_s=10.0,
         frozen_at_s=49.0,
         failure=failure,
+        notes=CutoverNotes(passes_before=6, proofs_before=8),
     )
 
 
@@ -118,7 +120,7 @@ def revert_of(state: CutoverState) -> dict[str, Any]:
         ),
         (
             S.FINAL_PASS,
-            {"copied": replace(PASS, scanned_at_s=49.9, failed=1)},
+            {"copied": replace(PASS, id=6, failed=1)},
             act(C.FINAL_PASS, S.FINAL_PASS, S.FINAL_PASS),
         ),
         (S.FINAL_PASS, {}, act(C.VERIFY, S.VERIFYING, S.VERIFIED)),
@@ -128,7 +130,7 @@ def revert_of(state: CutoverState) -> dict[str, Any]:
             {"proof": replace(PROOF, catalog="c8", differences=9)},
             act(C.VERIFY, S.VERIFYING, S.VERIFIED),
         ),
-        (S.VERIFYING, {"proof": replace(PROOF, started_at_s=59.9)}, act(C.VERIFY, S.VERIFYING, S.VERIFIED)),
+        (S.VERIFYING, {"proof": replace(PROOF, id=8)}, act(C.VERIFY, S.VERIFYING, S.VERIFIED)),
         (S.VERIFYING, {}, act(C.VERIFY, S.VERIFYING, S.VERIFIED, seen_done=True)),
         (S.VERIFIED, {}, act(C.SWITCH, S.SWITCHING, S.SWITCHED)),
         (S.VERIFIED, {"link": LinkSeen.UNTOLD}, act(C.SWITCH, S.SWITCHING, S.SWITCHED)),
@@ -227,14 +229,14 @@ def test_a_thaw_that_was_cut_off_goes_on(state: CutoverState, side: str) -> None
         ({"writing": ("vim of uid 7 writes",)}, "vim of uid 7 writes"),
         ({"copied": None}, "has not ended, or did not begin in the freeze"),
         ({"copied": replace(PASS, finished_at_s=None)}, "has not ended"),
-        ({"copied": replace(PASS, scanned_at_s=49.0)}, "did not begin in the freeze"),
+        ({"copied": replace(PASS, id=6)}, "did not begin in the freeze"),
         ({"copied": replace(PASS, whole=False)}, "is not whole"),
         ({"copied": replace(PASS, changed=1)}, "1 file changed during"),
         ({"copied": replace(PASS, vanished=2)}, "2 files vanished during"),
         ({"copied": replace(PASS, failed=3)}, "3 files did not arrive"),
         ({"proof": None}, "there is no verification"),
         ({"proof": replace(PROOF, catalog="c8")}, "there is no verification"),
-        ({"proof": replace(PROOF, started_at_s=59.0)}, "there is no verification"),
+        ({"proof": replace(PROOF, id=8)}, "there is no verification"),
         ({"proof": replace(PROOF, whole=False, reasons=("a brick",))}, "not whole: a brick"),
         ({"proof": replace(PROOF, differences=2)}, "found 2 differences"),
         (
