@@ -20,20 +20,21 @@ from migrator.decide.drain_facts import (
     bricks_seen,
     cannot_tell,
     counter_problems,
+    ended_badly,
     hosts_missing,
+    moves,
     own_task,
     structure_problems,
+    why_failed,
 )
 from migrator.decide.drain_out import audit_left, audit_since, out_of_the_volume
 from migrator.domain.drain import OUT_STATES, UNTOUCHED_STATES, DrainRecord, DrainState, DrainStep
 from migrator.domain.drain_seen import Act, AuditSeen, DrainSeen, Finished, Halt, Step
 from migrator.domain.units import several
-from migrator.domain.volume_tasks import TaskStatus, VolumeTask
+from migrator.domain.volume_tasks import VolumeTask
 
 _S, _D = DrainState, DrainStep
 _AGAIN = "then run the same command again"
-_MOVING = (TaskStatus.IN_PROGRESS, TaskStatus.NOT_STARTED)
-"""A host is `not started` for a moment after a start; for longer it stands still, which has a limit of its own."""
 
 _AUDIT = Act(step=_D.AUDIT, intent=_S.AUDITING, result=_S.AUDITED)
 _AUDIT_SEEN = Act(step=_D.AUDIT, intent=_S.AUDITING, result=_S.AUDITED, seen_done=True)
@@ -72,6 +73,7 @@ def next_step(record: DrainRecord, seen: DrainSeen, *, hand_over: bool = False) 
     if state is _S.FAILED:
         return restore(record, seen) or Halt(
             words=f"the drain of {record.shown_bricks} has failed: {record.failure or 'no reason was recorded'}",
+            reasons=tuple(problem for problem in seen.preflight or () if problem not in record.failure),
             hint="put that right and drain again (`migrator brick drain`), or take it back (`migrator brick stop`)",
         )
     if state is _S.STOPPING:
@@ -93,7 +95,7 @@ def begin_again(record: DrainRecord, seen: DrainSeen) -> Step:
         return _start(record, seen)
     if halt := another_drain(record, task):
         return halt
-    if task.id != record.notes.task_id or (_moves(seen) and not seen.stalled):
+    if task.id != record.notes.task_id or (moves(seen) and not seen.stalled):
         return _adopt(task)
     return _start(record, seen) if counter_problems(record, seen) else _AUDIT
 
@@ -192,29 +194,27 @@ def _under_way(record: DrainRecord, seen: DrainSeen) -> Step:
         return halt
     if task.id != record.notes.task_id:
         return _adopt(task)
-    progress = seen.progress
+    if ended_badly(seen) and seen.progress is not None and seen.progress.task_id == task.id:
+        # Whoever is missing, what could not be moved stays so: only a new beginning helps.
+        return _give_up(why_failed(record, seen))
     missing = hosts_missing(record, seen)
-    if progress is None or progress.task_id != task.id or missing:
+    if seen.progress is None or seen.progress.task_id != task.id or missing:
         return Halt(
-            words=f"how far the drain of {record.shown_bricks} is, not every host tells",
+            words=f"how far the drain of {record.shown_bricks} is, cannot be told: a host or a brick is missing",
             reasons=missing,
             hint=f"bring glusterd and the bricks up on every host, {_AGAIN}",
             look_again=True,
         )
-    if _moves(seen):
+    if moves(seen):
         if seen.stalled:
             return _give_up(f"it stands still: {seen.stalled}")
         if record.state in (_S.STARTED, _S.DRAINING):
             return Act(step=_D.WATCH, intent=_S.DRAINING, result=_S.DRAINED)
         # It had come to its end, and moves files again: what was seen then counts for nothing.
         return _adopt(task)
-    if problems := counter_problems(record, seen):
-        return _give_up("; ".join(problems))
+    if counter_problems(record, seen):
+        return _give_up(why_failed(record, seen))
     return _moved(record, seen)
-
-
-def _moves(seen: DrainSeen) -> bool:
-    return seen.progress is not None and any(one.status in _MOVING for one in seen.progress.counters)
 
 
 def _moved(record: DrainRecord, seen: DrainSeen) -> Step:

@@ -12,6 +12,11 @@ from migrator.domain.volume_tasks import TaskKind, TaskStatus, VolumeTask, remov
 
 _AGAIN = "then run the same command again: it goes on from what it finds"
 _S = DrainState
+_MOVING = (TaskStatus.IN_PROGRESS, TaskStatus.NOT_STARTED)
+"""A host is `not started` for a moment after a start; for longer it stands still, which has a limit of its own."""
+
+_MOST_CAUSES = 3
+_FEW, _FEW_SHARE = 10, 0.001
 _TASK_MATTERS = frozenset(
     {_S.STARTED, _S.DRAINING, _S.DRAINED, _S.AUDITING, _S.AUDITED, _S.COMMITTING, _S.STOPPING, _S.STARTING}
 )
@@ -98,6 +103,38 @@ def _counter_problems(record: DrainRecord, seen: DrainSeen) -> Iterator[str]:
         yield f"{several(progress.failures, 'file')} could not be moved (failures)"
     if progress.skipped:
         yield f"{several(progress.skipped, 'file')} were skipped"
+
+
+def moves(seen: DrainSeen) -> bool:
+    """Whether Gluster moves files on any host that tells."""
+    return seen.progress is not None and any(one.status in _MOVING for one in seen.progress.counters)
+
+
+def ended_badly(seen: DrainSeen) -> bool:
+    """Whether Gluster has ended on every host that tells, and says that it has failed, or could not move everything."""
+    progress = seen.progress
+    if progress is None or not progress.counters or moves(seen):
+        return False
+    failed = any(one.status in (TaskStatus.FAILED, TaskStatus.STOPPED) for one in progress.counters)
+    return failed or bool(progress.failures or progress.skipped)
+
+
+def only_few_failed(seen: DrainSeen) -> bool:
+    """Whether Gluster came to its end on every host, with so few failures that they are told apart from a disk or a file
+    system that has none of its room left: a file that a user renames or deletes after Gluster has listed it, and before it
+    moves it, is one (seen on GlusterFS 10.3: `Migrate file failed: ... lookup failed`).
+    """
+    progress = seen.progress
+    if progress is None or any(one.status is not TaskStatus.COMPLETED for one in progress.counters):
+        return False
+    return 0 < progress.failures <= _FEW + _FEW_SHARE * progress.files and not progress.skipped
+
+
+def why_failed(record: DrainRecord, seen: DrainSeen) -> str:
+    """Why a drain has failed: what Gluster counts, and what is seen now that may have been the cause."""
+    others = len(seen.causes) - _MOST_CAUSES
+    more = (f"and {others} more",) if others > 0 else ()
+    return "; ".join(dict.fromkeys((*counter_problems(record, seen), *seen.causes[:_MOST_CAUSES], *more)))
 
 
 def hosts_missing(record: DrainRecord, seen: DrainSeen) -> tuple[str, ...]:

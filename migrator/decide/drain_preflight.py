@@ -39,6 +39,15 @@ def drain_problems(facts: DrainFacts) -> tuple[str, ...]:
     return tuple(_problems(facts))
 
 
+def failure_causes(facts: DrainFacts) -> tuple[str, ...]:
+    """What is seen now that may have made a drain fail: bricks, hosts and heals, and too little room where files go."""
+    state = facts.state
+    if state is None:
+        return ()
+    room = () if structure_problems(state, facts.bricks) else _room(facts, state)
+    return (*_health(state), *room)
+
+
 def _problems(facts: DrainFacts) -> Iterator[str]:
     state = facts.state
     if state is None:

@@ -30,15 +30,11 @@ def standing(record: DrainRecord, samples: Sequence[DrainSample]) -> DrainStandi
     rate = None if newest is None else drain_rate(samples, task_id=newest, window_s=RATE_WINDOW_S)
     notes = record.notes
     moving = record.state in (DrainState.STARTED, DrainState.DRAINING)
-    left_s = (
-        drain_left_s(
-            rate,
-            left_files=None if notes.files is None else notes.files - moved_files,
-            left_bytes=None if notes.size_bytes is None else notes.size_bytes - moved_bytes,
-        )
-        if moving
-        else None
-    )
+    left_files = None if notes.files is None else notes.files - moved_files
+    left_bytes = None if notes.size_bytes is None else notes.size_bytes - moved_bytes
+    # Users go on creating files there: when all that was counted is moved and it still moves, nobody knows how long.
+    known = left_files is not None and left_bytes is not None and (left_files > 0 or left_bytes > 0)
+    left_s = drain_left_s(rate, left_files=left_files, left_bytes=left_bytes) if moving and known else None
     return DrainStanding(
         id=record.id,
         volume=record.volume,

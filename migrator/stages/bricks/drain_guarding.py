@@ -25,9 +25,10 @@ T = TypeVar("T")
 
 @dataclass(slots=True, kw_only=True)
 class Guarding:
-    """Gathers the facts for one call; what cannot change meanwhile is asked once."""
+    """Gathers the facts for one call; what cannot change meanwhile is asked once. `facts` are those gathered last."""
 
     call: DrainCall
+    facts: DrainFacts | None = None
     _versions: dict[str, str | None] = field(default_factory=dict)
     _content: tuple[CatalogRecord, BrickContent] | None = None
 
@@ -62,7 +63,7 @@ class Guarding:
         load = None
         if content is not None and size is not None and inodes is not None:
             load = BrickLoad(files=inodes, allocated_bytes=size, largest_bytes=content.largest_bytes)
-        facts = DrainFacts(
+        self.facts = facts = DrainFacts(
             bricks=record.bricks,
             state=state,
             tasks=tuple(tasks),

@@ -5,6 +5,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 
 from migrator.decide.drain import begin_again, begin_stop, next_step, taken_back
+from migrator.decide.drain_facts import only_few_failed
 from migrator.decide.drain_standing import standing, wipe_word
 from migrator.domain.drain import OUT_STATES, DrainRecord, DrainState, DrainStep
 from migrator.domain.drain_run import DrainEnding, DrainSummary
@@ -18,6 +19,9 @@ from migrator.stages.bricks.drain_seeing import DrainLooker
 
 _LOOKS = 3
 """A look that fails is made again so often before it counts."""
+
+_AGAIN = 3
+"""So often one call begins a drain anew by itself."""
 
 RUN_LOCK = "run"
 """Of everything that writes to either side: held only while a drain is begun, and from its last audit to its commit."""
@@ -36,6 +40,7 @@ class DrainMachine:
     back: bool = False
     _locked: bool = False
     _begun: bool = False
+    _again: int = 0
     _locks: ExitStack = field(default_factory=ExitStack)
 
     async def bring(self, record: DrainRecord) -> DrainSummary:
@@ -50,6 +55,9 @@ class DrainMachine:
             hand_over = await self._hands_over(record)
             seen = await self.looker.see(record, hand_over=hand_over)
             step = self.decide(record, seen, hand_over=hand_over)
+            if isinstance(step, Halt) and self._tries_again(record, seen):
+                self._again += 1
+                step = begin_again(record, seen)
             if isinstance(step, Halt) and step.look_again and looks < _LOOKS:
                 looks += 1
                 await self.call.world.clock.sleep(self.call.request.poll_s)
@@ -76,6 +84,14 @@ class DrainMachine:
         if record.state is DrainState.FAILED and not self._begun:
             return begin_again(record, seen)
         return next_step(record, seen, hand_over=hand_over)
+
+    def _tries_again(self, record: DrainRecord, seen: DrainSeen) -> bool:
+        """Whether this call begins a drain anew that has failed under it, which people would do as well: nothing speaks
+        against it, and Gluster could move all but a few files. A new task looks at what is left only.
+        """
+        if self.back or record.state is not DrainState.FAILED or self._again >= _AGAIN:
+            return False
+        return seen.preflight == () and only_few_failed(seen)
 
     async def _hands_over(self, record: DrainRecord) -> bool:
         """Whether a brick that is out is wiped and given away: where that was allowed, and there are hooks for it."""

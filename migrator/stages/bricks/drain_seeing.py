@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 
 from migrator.decide.drain import may_start
-from migrator.decide.drain_facts import own_task
+from migrator.decide.drain_facts import ended_badly, own_task
+from migrator.decide.drain_preflight import failure_causes
 from migrator.decide.drain_progress import stalled
 from migrator.domain.brick import VolumeState
 from migrator.domain.drain import OUT_STATES, DrainRecord, DrainState
@@ -42,17 +43,20 @@ class DrainLooker:
             return DrainSeen(state=None, tasks=None, audit=self.audit)
         state, tasks = found
         own = own_task(record, DrainSeen(state=state, tasks=tasks))
-        if may_start(record):
+        progress = None if own is None else await self.progress(own)
+        failed = not may_start(record) and ended_badly(DrainSeen(state=state, tasks=tasks, progress=progress))
+        if may_start(record) or failed:
             self.check = await self.guarding.check(record, state, tasks)
         wants_places = hand_over and record.state in OUT_STATES
         bricks = bricks_of(record, state.bricks)
         return DrainSeen(
             state=state,
             tasks=tasks,
-            progress=None if own is None else await self.progress(own),
+            progress=progress,
             layout=await self._layout(record, tasks),
             preflight=self.check.problems if self.check is not None and may_start(record) else None,
             stalled="" if own is None else self._stalled(record, own),
+            causes=failure_causes(self.guarding.facts) if failed and self.guarding.facts is not None else (),
             audit=self.audit,
             places=await self.call.world.places(bricks, record.volume_id) if wants_places else None,
         )

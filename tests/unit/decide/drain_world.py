@@ -46,7 +46,10 @@ class Task:
 
 @dataclass(slots=True)
 class World:
-    """Everything there is. `unmovable` files stay on the leaving brick and are counted as failures."""
+    """Everything there is. `unmovable` files stay on the leaving brick and are counted as failures. `raced`: in so many tasks
+    a file that a user has renamed counts as a failure, although it is nowhere on the brick. `fills`: when a task has come to its
+    end, the bricks that stay are full.
+    """
 
     bricks: dict[str, set[int]] = field(
         default_factory=lambda: {STAYING: {1, 2}, "gl2:/b": {3, 4}, LEAVING: {5, 6, 7, 8, 9}}
@@ -55,6 +58,8 @@ class World:
     place: PlaceSeen = PlaceSeen.BRICK
     unmovable: set[int] = field(default_factory=set)
     silent_failures: bool = False
+    raced: int = 0
+    fills: bool = False
     task: Task | None = None
     layout_id: str | None = None
     layout_right: bool = True
@@ -116,6 +121,10 @@ class World:
         if len(left) <= PER_LOOK:
             task.status = T.COMPLETED
             task.failures = 0 if self.silent_failures else len(self.bricks[LEAVING])
+            if self.raced:
+                self.raced -= 1
+                task.failures += 1
+            self.room = self.room and not self.fills
 
     def start(self) -> None:
         assert self.task is None

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from migrator.decide.drain import begin_again, begin_stop, commit_problems, may_start, next_step, taken_back
+from migrator.decide.drain_facts import only_few_failed
 from migrator.domain.brick import Brick, VolumeState
 from migrator.domain.drain import (
     DRAIN_TRANSITIONS,
@@ -219,6 +220,37 @@ def test_what_not_every_host_tells_is_waited_for(state: DrainState, changes: dic
     assert isinstance(step, Halt)
     assert step.look_again
     assert commit_problems(record(state), seen(**changes))
+
+
+@pytest.mark.parametrize("state", UNDER_WAY)
+@pytest.mark.parametrize("found", [counters(status=T.FAILED), counters(failures=4)], ids=["failed", "failures"])
+def test_what_has_failed_is_given_up_also_while_a_brick_is_down(state: DrainState, found: TaskCounters) -> None:
+    """Otherwise the same command, given when the brick is back, would only write down that it has failed."""
+    down = replace(STATE, bricks=(*STATE.bricks[:2], replace(STATE.bricks[2], online=False)))
+    causes = tuple(f"brick {number} is down" for number in range(5))
+    step = next_step(record(state), seen(state=down, progress=progress(found), causes=causes))
+    assert isinstance(step, Act)
+    assert (step.step, step.result) == (D.GIVE_UP, S.FAILED)
+    assert "brick 0 is down; brick 1 is down; brick 2 is down; and 2 more" in step.reason
+    # Counters of another task say nothing, and while any host moves files nothing has ended.
+    for other in (progress(found, task_id="t0"), progress(found, counters(host="gl1", status=T.IN_PROGRESS))):
+        assert isinstance(next_step(record(state), seen(state=down, progress=other)), Halt)
+
+
+def test_few_failures_are_told_from_a_failure() -> None:
+    def few(*found: TaskCounters) -> bool:
+        return only_few_failed(seen(progress=progress(*found)))
+
+    assert few(counters(failures=1))
+    assert few(counters(files=100_000, failures=100))
+    assert few(counters(failures=3), counters(host="gl2"))
+    assert not few(counters())
+    assert not few(counters(failures=21))
+    assert not few(counters(files=100_000, failures=111))
+    assert not few(counters(failures=1, skipped=1))
+    assert not few(counters(failures=1), counters(host="gl2", status=T.FAILED))
+    assert not few(counters(failures=1), counters(host="gl2", status=T.IN_PROGRESS))
+    assert not only_few_failed(seen(progress=None))
 
 
 def test_a_replica_set_has_counters_of_every_host() -> None:

@@ -153,6 +153,10 @@ class Source:
     def look(self, path: bytes) -> None:
         assert path == b"home/a/link"
 
+    def read_directory(self, path: bytes) -> tuple[object, ...]:
+        assert path == b""
+        return ()
+
 
 @dataclass
 class Site:
@@ -358,6 +362,35 @@ def test_files_that_could_not_be_moved_stop_the_commit_until_they_are(site: Site
     assert LEAVING in site.volume.inside
     assert site.volume.options == {}
     site.volume.unmovable = set()
+    assert site.drain().ending is DrainEnding.DONE
+    assert site.volume.reachable() == set(range(1, 10))
+
+
+@pytest.mark.parametrize("raced", [1, 3])
+def test_a_file_that_a_user_renamed_under_gluster_does_not_wait_for_people(site: Site, raced: int) -> None:
+    site.volume.raced = raced
+    assert site.drain().ending is DrainEnding.DONE
+    assert site.volume.reachable() == set(range(1, 10))
+    assert site.volume.options == {}
+
+
+def test_a_drain_is_not_begun_anew_for_ever(site: Site) -> None:
+    site.volume.raced = 4
+    assert (site.drain().ending, site.state) == (DrainEnding.HALTED, S.FAILED)
+    assert site.drain().ending is DrainEnding.DONE
+
+
+def test_a_drain_that_ran_out_of_room_says_so_and_waits(site: Site) -> None:
+    site.volume.raced, site.volume.fills = 1, True
+    done = site.drain()
+    assert (done.ending, site.state) == (DrainEnding.HALTED, S.FAILED)
+    assert "1 file could not be moved" in done.words
+    assert "beyond cluster.min-free-disk" in done.words
+    task_id = site.volume.task.id if site.volume.task else None
+    assert (site.drain().ending, site.state) == (DrainEnding.HALTED, S.FAILED)
+    assert site.volume.task is not None
+    assert site.volume.task.id == task_id
+    site.volume.room, site.volume.fills = True, False
     assert site.drain().ending is DrainEnding.DONE
     assert site.volume.reachable() == set(range(1, 10))
 
