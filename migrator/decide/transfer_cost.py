@@ -1,5 +1,6 @@
 """What a stream spends per file and per byte, fitted from attempts that were measured."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from migrator.domain.plan import TransferCost
@@ -34,7 +35,7 @@ def fit_cost(sums: CostSums, streams: int) -> TransferCost | None:
     """
     if sums.attempts < ENOUGH_ATTEMPTS or sums.seconds <= 0 or (sums.files <= 0 and sums.size_bytes <= 0):
         return None
-    s_per_file, s_per_byte = _solve(sums)
+    s_per_file, s_per_byte = least_squares(sums)
     return TransferCost(
         s_per_file=s_per_file,
         s_per_byte=s_per_byte,
@@ -46,7 +47,23 @@ def fit_cost(sums: CostSums, streams: int) -> TransferCost | None:
     )
 
 
-def _solve(sums: CostSums) -> tuple[float, float]:
+def sum_of(groups: Sequence[CostSums]) -> CostSums:
+    """The sums over several groups of attempts together."""
+    return CostSums(
+        attempts=sum(group.attempts for group in groups),
+        files=sum(group.files for group in groups),
+        size_bytes=sum(group.size_bytes for group in groups),
+        seconds=sum(group.seconds for group in groups),
+        files_files=sum(group.files_files for group in groups),
+        files_bytes=sum(group.files_bytes for group in groups),
+        bytes_bytes=sum(group.bytes_bytes for group in groups),
+        files_seconds=sum(group.files_seconds for group in groups),
+        bytes_seconds=sum(group.bytes_seconds for group in groups),
+    )
+
+
+def least_squares(sums: CostSums) -> tuple[float, float]:
+    """Seconds per file and per byte that leave the least squared error, neither below 0."""
     determinant = sums.files_files * sums.bytes_bytes - sums.files_bytes**2
     if determinant > _SINGULAR * sums.files_files * sums.bytes_bytes:
         s_per_file = (sums.files_seconds * sums.bytes_bytes - sums.bytes_seconds * sums.files_bytes) / determinant
