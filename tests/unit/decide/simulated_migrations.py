@@ -4,6 +4,7 @@ with the forecaster; it knows the truth that the forecaster has to guess.
 
 import math
 import random
+from collections.abc import Callable
 from dataclasses import dataclass
 
 HOUR_S = 3600.0
@@ -48,7 +49,8 @@ def simulate(seed: int) -> Simulated:
     stop_at = dice.uniform(0.12, 0.8) * whole
     began_s = MONDAY_S + dice.randrange(7 * 24) * HOUR_S
     at_s, done, now_s = began_s, 0.0, 0.0
-    hours, attempts = [], []
+    hours: list[HourSeen] = []
+    attempts: list[Attempt] = []
     left = [[float(files), float(size)] for files, size in trees]
     left_files = left_bytes = 0
     while True:
@@ -93,7 +95,7 @@ def _trees(dice: random.Random) -> list[tuple[int, int]]:
     return trees
 
 
-def _pace(dice: random.Random, usual: float):  # noqa: ANN202 - a closure over the site's character
+def _pace(dice: random.Random, usual: float) -> Callable[[float], float]:
     depth, darkest = dice.uniform(0.0, 0.6), dice.uniform(8, 18)
     on_weekends = dice.uniform(0.8, 1.8)
     only_nights = dice.random() < 0.12
