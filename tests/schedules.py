@@ -47,6 +47,7 @@ def batch(
     *,
     files: Sequence[int] | None = None,
     days: float = 1.0,
+    in_drain: float | None = None,
     target: int | None = None,
     inodes: int | None = None,
 ) -> BatchFacts:
@@ -58,6 +59,7 @@ def batch(
         target_bytes=on.all_bytes if target is None else target,
         target_inodes=on.all_files if inodes is None else inodes,
         copy_days=days,
+        copy_days_in_drain=in_drain,
     )
 
 

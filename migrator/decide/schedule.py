@@ -18,7 +18,7 @@ from migrator.domain.schedule import (
     SubvolumeStep,
     WhatIf,
 )
-from migrator.domain.schedule_facts import ScheduleFacts
+from migrator.domain.schedule_facts import BatchFacts, ScheduleFacts
 
 _DIGITS = 3
 """Of a day: a minute and a half."""
@@ -55,8 +55,7 @@ def changed(facts: ScheduleFacts, change: Change) -> ScheduleFacts:
     """The facts under other circumstances."""
     match change:
         case Change.COPY_HALVED:
-            slower = (replace(batch, copy_days=2 * batch.copy_days) for batch in facts.batches)
-            return replace(facts, batches=tuple(slower))
+            return replace(facts, batches=tuple(map(_copied_in_twice_the_time, facts.batches)))
         case Change.DRAIN_HALVED:
             return replace(
                 facts,
@@ -67,6 +66,11 @@ def changed(facts: ScheduleFacts, change: Change) -> ScheduleFacts:
             return replace(facts, growth_bytes_per_day=2 * facts.growth_bytes_per_day)
         case Change.BRICKS_NOT_JOINED:
             return replace(facts, bricks_join=False)
+
+
+def _copied_in_twice_the_time(batch: BatchFacts) -> BatchFacts:
+    in_drain = batch.copy_days_in_drain
+    return replace(batch, copy_days=2 * batch.copy_days, copy_days_in_drain=None if in_drain is None else 2 * in_drain)
 
 
 def _what_if(change: Change, facts: ScheduleFacts, planned: Sequence[int]) -> WhatIf:

@@ -2,11 +2,12 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from migrator.decide.drain_copying import SlowerInDrains
 from migrator.decide.subvolumes import subvolumes
 from migrator.domain.brick import Brick, VolumeState
 from migrator.domain.brick_list import BrickRoom
 from migrator.domain.cutover import CutoverRecord, CutoverState
-from migrator.domain.plan import Batch, TreeUsage
+from migrator.domain.plan import Batch, TransferCost, TreeUsage
 from migrator.domain.reap import ReapAction, ReapedTree
 from migrator.domain.schedule_facts import (
     BatchFacts,
@@ -109,15 +110,21 @@ def batch_facts(
     arrived: Mapping[bytes, Need],
     reaped: Mapping[bytes, ReapedTree],
     archived_s: float,
+    cost: TransferCost,
+    slower: SlowerInDrains,
 ) -> BatchFacts:
-    """One batch. `arrived` is what earlier plans brought of its trees, `archived_s` how long its archives take."""
+    """One batch. `arrived` is what earlier plans brought of its trees, `archived_s` how long its archives take. What it is
+    forecast to take is by `cost`; while a drain moves files it is `slower`.
+    """
+    copy_days = (batch.forecast_s + archived_s) / DAY_S
     needs = [_need(usages[tree.path], arrived.get(tree.path), reaped.get(tree.path)) for tree in batch.trees]
     return BatchFacts(
         number=batch.number,
         placed=placement.of(tree.path for tree in batch.trees),
         target_bytes=sum(need.size_bytes for need in needs),
         target_inodes=sum(need.inodes for need in needs),
-        copy_days=(batch.forecast_s + archived_s) / DAY_S,
+        copy_days=copy_days,
+        copy_days_in_drain=slower.days_in_drain(copy_days, files=batch.files, size_bytes=batch.size_bytes, cost=cost),
         old=tuple(
             OldFiles(
                 user=tree.user,

@@ -52,13 +52,13 @@ class _Drain:
 
 @dataclass(slots=True)
 class _Copy:
-    """The batch that is copied, by its place in the order."""
+    """The batch that is copied, by its place in the order; `done_days` is what is copied, in days without a drain."""
 
     place: int
     facts: BatchFacts
     begins_day: float
-    ends_day: float
     waited_days: float
+    done_days: float = 0.0
 
 
 class _Player:
@@ -156,17 +156,30 @@ class _Player:
             place=self._next_batch,
             facts=batch,
             begins_day=self._day,
-            ends_day=ends_day,
             waited_days=self._day - self._copied_day,
         )
         self._take(self._target, batch)
         self._batch_began_at_joins[self._next_batch] = self._joins
         self._next_batch += 1
 
-    def _copy_end(self, batch: BatchFacts) -> float:
-        """Everything that was there when copying ends has been copied: users go on meanwhile."""
-        added = self._growth_share * batch.copy_days
-        return inf if added >= 1.0 else (self._day + batch.copy_days) / (1.0 - added)
+    def _copy_end(self, batch: BatchFacts, done_days: float = 0.0) -> float:
+        """When it is copied, where no other drain begins: everything that was there when copying ends has been copied, as users
+        go on meanwhile. While a drain moves files less is copied in a day.
+        """
+        day = self._day
+        if self._drain is not None:
+            drained_day = day + self._drain_left_days(self._drain)
+            ends_day = self._copied_by(batch, batch.share_in_drain, day, done_days)
+            if ends_day <= drained_day:
+                return ends_day
+            done_days += batch.share_in_drain * (drained_day - day)
+            day = drained_day
+        return self._copied_by(batch, 1.0, day, done_days)
+
+    def _copied_by(self, batch: BatchFacts, share: float, day: float, done_days: float) -> float:
+        """When it is copied at this share of the rate, of which so much is done on that day."""
+        gained = share - self._growth_share * batch.copy_days
+        return inf if gained <= 0.0 else max((batch.copy_days - done_days + share * day) / gained, day)
 
     def _take(self, target: TargetSide, batch: BatchFacts) -> None:
         share = self._growth_share
@@ -187,7 +200,7 @@ class _Player:
         days = [self._freeing[0][0]] if self._freeing else []
         days += [day for day, _ in self._joining]
         if self._copy is not None:
-            days.append(self._copy.ends_day)
+            days.append(self._copy_end(self._copy.facts, self._copy.done_days))
         if self._drain is not None:
             days.append(self._day + self._drain_left_days(self._drain))
         return max(min(days, default=inf), self._day)
@@ -228,14 +241,18 @@ class _Player:
         )
 
     def _advance(self, day: float) -> None:
-        drained = False
+        drained = copied = False
+        if self._copy is not None:
+            copied = self._copy_end(self._copy.facts, self._copy.done_days) <= day
+            share = 1.0 if self._drain is None else self._copy.facts.share_in_drain
+            self._copy.done_days += share * (day - self._day)
         if self._drain is not None:
             left_days = self._drain_left_days(self._drain)
             drained = self._day + left_days <= day
             if left_days > 0:
                 self._drain.done += (1.0 - self._drain.done) * min((day - self._day) / left_days, 1.0)
         self._day = day
-        if self._copy is not None and self._copy.ends_day <= day:
+        if copied and self._copy is not None:
             self._moved(self._copy)
         while self._freeing and self._freeing[0][0] <= day:
             _, _, placed, grown_until_day = heappop(self._freeing)

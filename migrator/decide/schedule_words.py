@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import assert_never
 
+from migrator.decide.drain_copying import SlowerInDrains
 from migrator.decide.schedule_facts import DRAIN_BYTES_PER_S, DRAIN_S_PER_FILE
 from migrator.domain.plan import TransferCost
 from migrator.domain.reap import ReapAction, ReapedTree
@@ -11,13 +12,16 @@ from migrator.domain.schedule_facts import ScheduleFacts
 from migrator.domain.units import MIB, format_size, several
 
 
-def assumptions(facts: ScheduleFacts, cost: TransferCost, reaped: Mapping[bytes, ReapedTree]) -> tuple[str, ...]:
+def assumptions(
+    facts: ScheduleFacts, cost: TransferCost, slower: SlowerInDrains, reaped: Mapping[bytes, ReapedTree]
+) -> tuple[str, ...]:
     """The sentences of a schedule with these facts."""
-    return (*_rates(facts, cost), *_sources(facts, reaped), *_target(facts))
+    return (*_rates(facts, cost, slower), *_sources(facts, reaped), *_target(facts))
 
 
-def _rates(facts: ScheduleFacts, cost: TransferCost) -> Iterator[str]:
+def _rates(facts: ScheduleFacts, cost: TransferCost, slower: SlowerInDrains) -> Iterator[str]:
     yield f"copying: {cost.basis}"
+    yield f"copying while a drain moves files, when only the mount is read: {slower.basis}"
     yield (
         f"drains: assumed, {DRAIN_BYTES_PER_S // MIB} MiB/s and {DRAIN_S_PER_FILE * 1000:.0f} ms a file, as in a file system "
         "that is in use; one at a time, beside the copying"

@@ -62,7 +62,8 @@ class OldFiles:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchFacts:
     """A batch. `target_bytes` and `target_inodes` are what it takes of the target beyond what is there of it already;
-    `copy_days` is how long it takes to copy as it is now, with all streams.
+    `copy_days` is how long it takes to copy as it is now, with all streams, `copy_days_in_drain` how long while a drain moves
+    files all the time (None: as long).
     """
 
     number: int
@@ -70,7 +71,14 @@ class BatchFacts:
     target_bytes: int
     target_inodes: int
     copy_days: float
+    copy_days_in_drain: float | None = None
     old: tuple[OldFiles, ...] = ()
+
+    @property
+    def share_in_drain(self) -> float:
+        """How much is copied in a day while a drain moves files, as a share of what is copied in one without."""
+        slower = self.copy_days if self.copy_days_in_drain is None else max(self.copy_days_in_drain, self.copy_days)
+        return self.copy_days / slower if slower else 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from migrator.domain.drain import NO_NOTES, DrainNotes, DrainRecord, DrainSample, DrainState, DrainStepRecord
+from migrator.domain.drain_copying import DrainCopying
 from migrator.domain.drain_seen import Act
 
 
@@ -58,3 +59,6 @@ class DrainRecords(Protocol):
 
     def samples(self, drain_id: int) -> Sequence[DrainSample]:
         """In order of time, then of host."""
+
+    def copying(self) -> DrainCopying:
+        """What streams have brought while drains moved files, and otherwise, over all passes."""

@@ -6,6 +6,7 @@ from itertools import groupby
 
 from migrator.config.site import Site
 from migrator.decide.batching import BatchLimits, LinkSpan, batch_trees, without_trees
+from migrator.decide.drain_copying import slower_in_drains
 from migrator.decide.engine_choice import copies_ranges
 from migrator.decide.forecast import choose_cost, copy_s, inodes_known, room_problems, still_needed, which_fit
 from migrator.decide.movable import settled_trees
@@ -269,6 +270,7 @@ class _Maker:
             arrived=self.arrived,
             settled={tree: record for tree in self.moved if (record := ledger.cutovers.latest(tree)) is not None},
             capacity=self.capacity,
+            slower=slower_in_drains(ledger.drains.copying(), cost),
             now_s=self.now_s,
         )
         return schedule_for_plan(queries, self.scheduling, planned, site=self.site)

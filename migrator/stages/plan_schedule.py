@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from migrator.config.site import Site
+from migrator.decide.drain_copying import SlowerInDrains
 from migrator.decide.forecast import copy_s
 from migrator.decide.schedule import make_schedule
 from migrator.decide.schedule_facts import (
@@ -41,7 +42,7 @@ class PlanScheduling:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Planned:
-    """The plan so far. `settled` are the newest cutovers of trees whose users work on the target."""
+    """The plan so far. `settled` are the newest cutovers of trees whose users work on the target, `slower` is copying in drains."""
 
     ranking: Sequence[TreeUsage]
     batches: Sequence[Batch]
@@ -50,6 +51,7 @@ class Planned:
     arrived: Mapping[bytes, Need]
     settled: Mapping[bytes, CutoverRecord]
     capacity: Capacity
+    slower: SlowerInDrains
     now_s: float
 
 
@@ -85,6 +87,8 @@ def _schedule(queries: CatalogQueries, scheduling: PlanScheduling, planned: Plan
                 arrived=planned.arrived,
                 reaped=reaped,
                 archived_s=_archived_s(batch, reaped, planned.cost),
+                cost=planned.cost,
+                slower=planned.slower,
             )
             for batch in planned.batches
         ),
@@ -102,7 +106,7 @@ def _schedule(queries: CatalogQueries, scheduling: PlanScheduling, planned: Plan
         drain_days_per_file=DRAIN_S_PER_FILE / DAY_S,
         handover_days=HANDOVER_DAYS,
     )
-    return make_schedule(facts, assumptions=assumptions(facts, planned.cost, reaped))
+    return make_schedule(facts, assumptions=assumptions(facts, planned.cost, planned.slower, reaped))
 
 
 def _archived_s(batch: Batch, reaped: Mapping[bytes, ReapedTree], cost: TransferCost) -> float:

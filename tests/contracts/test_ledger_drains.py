@@ -18,10 +18,14 @@ from migrator.domain.drain import (
     DrainState,
     DrainStep,
 )
+from migrator.domain.drain_copying import CopyTally, DrainCopying
 from migrator.domain.drain_seen import Act
 from migrator.domain.errors import LedgerCorrupt
+from migrator.domain.states import PassKind
+from migrator.domain.transfer import Sample
 from migrator.domain.volume_tasks import TaskStatus
 from migrator.ports.ledger import Ledger
+from tests.contracts.plans import small_plan
 
 S, D = DrainState, DrainStep
 SET = ("gl1:/b'\n", "gl2:/b\\", "gl3:/ü")
@@ -86,6 +90,50 @@ def test_one_attempt_that_has_not_ended_for_a_brick(ledger: Ledger) -> None:
     assert (again.attempt, again.failure, again.notes) == (2, "", NO_NOTES)
     assert ledger.drains.latest("v", SET) == again
     assert [one.attempt for one in ledger.drains.all()] == [1, 1, 2]
+
+
+def test_copying_while_a_drain_moves_files_is_told_apart(ledger: Ledger) -> None:
+    def looked(at_s: float, status: TaskStatus, task_id: str = "t") -> DrainSample:
+        counters = dict.fromkeys(("files", "size_bytes", "lookups", "failures", "skipped"), 0)
+        return DrainSample(task_id=task_id, at_s=at_s, host="h", status=status, runtime_s=0.0, **counters)
+
+    def copied(at_s: float, files: int, *, streams: int = 2) -> Sample:
+        return Sample(at_s=at_s, interval_s=5.0, attempt_id=None, streams=streams, files=files, size_bytes=files * 10)
+
+    assert ledger.drains.copying() == DrainCopying(in_drains=CopyTally(), outside=CopyTally())
+    record = plan(ledger)
+    ledger.plans.record(small_plan(), path="plans/plan.json", checksum="c")
+    made = ledger.passes.start(
+        plan="plan", batch=1, kind=PassKind.SEED, catalog="c", chunk_list="l", chunks=[], at_s=5.0
+    ).id
+    ledger.drains.add_samples(
+        record.id,
+        [
+            looked(100.0, TaskStatus.IN_PROGRESS),
+            looked(200.0, TaskStatus.IN_PROGRESS),
+            # It waits for a commit: nothing moves any more.
+            looked(900.0, TaskStatus.COMPLETED),
+            looked(300.0, TaskStatus.IN_PROGRESS, "another"),
+            looked(310.0, TaskStatus.IN_PROGRESS, "another"),
+        ],
+    )
+    ledger.samples.add(
+        made,
+        [
+            copied(100.0, 1),
+            copied(105.0, 2),
+            copied(200.0, 4),
+            copied(204.0, 8),
+            copied(310.0, 16),
+            copied(250.0, 32),
+            copied(800.0, 64),
+            copied(150.0, 128, streams=0),
+        ],
+    )
+    assert ledger.drains.copying() == DrainCopying(
+        in_drains=CopyTally(files=22, size_bytes=220, busy_s=15.0),
+        outside=CopyTally(files=97, size_bytes=970, busy_s=15.0),
+    )
 
 
 def test_bricks_that_are_out_are_drained_anew_only_when_they_are_in_again(ledger: Ledger) -> None:

@@ -9,6 +9,7 @@ from sqlalchemy import Connection, Row, Select, insert, select, update
 
 from migrator.adapters.ledger import tables
 from migrator.adapters.ledger.database import Database
+from migrator.adapters.ledger.drain_copying import read_copying
 from migrator.adapters.ledger.transitions import check, expect_one, missing
 from migrator.domain.cutover import StepResult
 from migrator.domain.drain import (
@@ -26,6 +27,7 @@ from migrator.domain.drain import (
     DrainStepRecord,
     merged_options,
 )
+from migrator.domain.drain_copying import DrainCopying
 from migrator.domain.drain_seen import Act
 from migrator.domain.errors import LedgerCorrupt
 from migrator.domain.volume_tasks import TaskStatus
@@ -182,6 +184,11 @@ class SqliteDrains:
         with self._database.read() as connection:
             rows = connection.execute(query).all()
         return [_sample(row) for row in rows]
+
+    def copying(self) -> DrainCopying:
+        """What streams have brought while drains moved files, and otherwise."""
+        with self._database.read() as connection:
+            return read_copying(connection)
 
     def _read(self, query: Select[Any]) -> Sequence[DrainRecord]:
         with self._database.read() as connection:

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from migrator.decide.drain_copying import SlowerInDrains
 from migrator.decide.schedule import changed, make_schedule
 from migrator.decide.schedule_orders import best_outcome, is_possible
 from migrator.decide.schedule_play import play
@@ -98,6 +99,42 @@ def test_what_is_purged_during_a_drain_need_not_be_moved() -> None:
     # Without the purge in between it takes its ten days.
     later = play(replace(site, retain_days=20.0), (0,), (0, 1))
     assert [step.cleared_day for step in later.subvolumes] == [10, 25]
+
+
+def test_less_is_copied_while_a_drain_moves_files() -> None:
+    """A quarter: the drain moves 20 in ten thirds of a day, and 5/6 of the first batch's four days are done then."""
+    site = facts(
+        [subvolume(number, free=40) for number in (1, 2)],
+        [batch(1, [10, 10], days=4, in_drain=16), batch(2, [10, 10], days=4, in_drain=16)],
+        retain=100,
+        drain=10 / 60,
+    )
+    site = replace(site, subvolumes=(subvolume(1, free=40), subvolume(2, free=100 - 20)))
+    found = play(site, (0, 1), (0, 1))
+    (first, second) = found.batches
+    assert found.subvolumes[0].drain_begins_day == 0.0
+    assert found.subvolumes[0].cleared_day == pytest.approx(10 / 3)
+    assert first.moved_day == pytest.approx(10 / 3 + 4 - 10 / 12)
+    assert second.moved_day == pytest.approx(first.moved_day + 4)
+    twice = play(changed(site, Change.COPY_HALVED), (0, 1), (0, 1)).batches[0]
+    assert twice.moved_day == pytest.approx(10 / 3 + 8 - 10 / 12)
+    assert Replay(site, found).run().worst == []
+
+
+def test_who_adds_faster_than_a_drain_lets_copy_is_copied_after_it() -> None:
+    site = facts(
+        [subvolume(1, total=1000, free=940), subvolume(2, total=1000, free=990)],
+        [batch(1, [10, 10], days=4, in_drain=40)],
+        outside=[50, 0],
+        growth=4,
+        drain=0.2,
+        retain=100,
+    )
+    # 20 grow by 20 % a day: in a day of the drain a tenth of one is copied, and 0.8 come to it.
+    found = play(site, (0,), (0, 1))
+    cleared_day = found.subvolumes[0].cleared_day or 0.0
+    moved_day = found.batches[0].moved_day
+    assert moved_day - cleared_day + cleared_day / 10 == pytest.approx(4 * (1 + 0.2 * moved_day))
 
 
 def test_growth_is_copied_and_counts_on_both_sides() -> None:
@@ -268,11 +305,19 @@ def test_an_impossible_schedule_is_a_problem_of_the_plan() -> None:
 
 def test_what_it_rests_on() -> None:
     cost = TransferCost(s_per_file=0.1, s_per_byte=0.1, streams=1, basis="measured here")
-    plain = " / ".join(assumptions(facts([subvolume(1)], [batch(1, [5])]), cost, {}))
-    for words in ("copying: measured here", "50 MiB/s", "growth is not set", "limits nothing", "counted as one"):
+    slower = SlowerInDrains(share=0.5, basis="half as much")
+    plain = " / ".join(assumptions(facts([subvolume(1)], [batch(1, [5])]), cost, slower, {}))
+    for words in (
+        "copying: measured here",
+        "read: half as much",
+        "50 MiB/s",
+        "growth is not set",
+        "limits nothing",
+        "counted as one",
+    ):
         assert words in plain
     site = facts([subvolume(1, free=1)], [batch(1, [5])], outside=[3], growth=5, max_fill=0.5, bricks_join=False)
-    rich = " / ".join(assumptions(site, cost, {}))
+    rich = " / ".join(assumptions(site, cost, slower, {}))
     for words in ("5 B a day", "1 subvolume is fuller", "3 B outside", "are not given to the target"):
         assert words in rich
 

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from migrator.decide.drain_copying import SlowerInDrains
 from migrator.decide.schedule_facts import (
     NoSchedule,
     Placement,
@@ -13,7 +14,7 @@ from migrator.decide.schedule_facts import (
 )
 from migrator.domain.brick import Brick, VolumeState
 from migrator.domain.brick_list import BrickRoom
-from migrator.domain.plan import AgeBucket, Batch
+from migrator.domain.plan import AgeBucket, Batch, TransferCost
 from migrator.domain.reap import ReapAction, ReapedTree
 from migrator.domain.schedule_facts import OldFiles, Placed, TargetPart, TreeOnBrick
 from migrator.domain.site import Need
@@ -131,8 +132,11 @@ def test_what_a_batch_takes(
         arrived={} if arrived is None else {ALICE.path: arrived},
         reaped={} if action is None else {ALICE.path: reaped(action)},
         archived_s=DAY_S / 2,
+        cost=TransferCost(s_per_file=0.001, s_per_byte=0.0, streams=1, basis=""),
+        slower=SlowerInDrains(share=0.25, basis=""),
     )
     assert (found.number, found.target_bytes, found.target_inodes, found.copy_days) == (4, size_bytes, inodes, 1.5)
+    assert found.copy_days_in_drain == 6.0
     assert found.old == (OldFiles(user="alice", size_bytes=old),)
 
 

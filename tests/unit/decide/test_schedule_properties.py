@@ -20,10 +20,11 @@ def sites(draw: st.DrawFn, *, growth: bool = True, most: int = 3) -> ScheduleFac
     """Small sites, mostly tight ones."""
     count = draw(st.integers(1, most))
     held = st.lists(st.integers(0, 30), min_size=count, max_size=count)
-    batches = [
-        batch(number, draw(held), files=draw(held), days=draw(st.integers(0, 5)))
-        for number in range(1, draw(st.integers(1, 4)) + 1)
-    ]
+    slower = draw(st.sampled_from([1, 3, 20]))
+    batches = []
+    for number in range(1, draw(st.integers(1, 4)) + 1):
+        days = draw(st.integers(0, 5))
+        batches.append(batch(number, draw(held), files=draw(held), days=days, in_drain=days * slower))
     outside = [draw(st.integers(0, 5)) for _ in range(count)]
     kept = tuple(
         KeptFacts(placed=Placed(size_bytes=tuple(draw(held)), files=(0,) * count), freed_day=draw(st.integers(0, 9)))

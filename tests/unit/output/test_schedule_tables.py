@@ -9,6 +9,7 @@ from rich.console import Console
 from migrator.adapters.output.document import Document, Paragraph, Section
 from migrator.adapters.output.schedule_document import schedule_blocks
 from migrator.adapters.output.tables import print_document
+from migrator.decide.drain_copying import SlowerInDrains
 from migrator.decide.schedule import make_schedule
 from migrator.decide.schedule_words import assumptions
 from migrator.domain.plan import TransferCost
@@ -22,7 +23,9 @@ COST = TransferCost(s_per_file=0.0, s_per_byte=1e-9, streams=1, basis="measured 
 
 def field_schedule(target_bytes: int) -> Schedule:
     site = field_example(target_bytes)
-    return make_schedule(site, assumptions=assumptions(site, COST, {}))
+    return make_schedule(
+        site, assumptions=assumptions(site, COST, SlowerInDrains(share=0.4, basis="measured here, 40%"), {})
+    )
 
 
 def shown(schedule: Schedule, width: int = 132) -> str:
