@@ -17,6 +17,7 @@ import xxhash
 from migrator.adapters.filesystems.posix import PosixSource
 from migrator.adapters.filesystems.reading import ReadingFileSystem
 from migrator.adapters.filesystems.target import MountedTarget
+from migrator.domain.benchmark import BENCH_NAME
 from migrator.domain.entry import ACL_ACCESS, Entry, EntryType
 from migrator.domain.lab import OddFiles, OddKind
 from migrator.domain.probe import PROBE_NAME
@@ -117,8 +118,9 @@ def test_what_is_the_programs_own_is_no_data_in_the_root_and_data_elsewhere(make
         (place / os.fsdecode(SENTINEL_NAME)).write_text("x\n")
         (place / os.fsdecode(PURGE_NAME)).mkdir()
         (place / os.fsdecode(PROBE_NAME)).mkdir()
+        (place / os.fsdecode(BENCH_NAME)).mkdir()
     entries, _ = walked(make(os.fsencode(tmp_path)))
-    assert set(entries) == {b"a", b"a/" + SENTINEL_NAME, b"a/" + PURGE_NAME, b"a/" + PROBE_NAME}
+    assert set(entries) == {b"a", b"a/" + SENTINEL_NAME, b"a/" + PURGE_NAME, b"a/" + PROBE_NAME, b"a/" + BENCH_NAME}
 
 
 def test_a_symlink_is_seen_and_never_followed(make: Make, tmp_path: Path) -> None:

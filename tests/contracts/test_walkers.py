@@ -82,6 +82,8 @@ def test_everything_odd_is_a_row_as_stat_and_the_attributes_have_it(brick: HandB
     (home / ".migrator-sentinel").write_text("a user's own")
     (brick.root / ".migrator-purge/cutover-000001").mkdir(parents=True)
     (home / ".migrator-purge").mkdir()
+    (brick.root / ".migrator-bench").mkdir()
+    (brick.root / ".migrator-bench/file").touch()
     (brick.root / ".migrator-probe").mkdir()
     (brick.root / ".migrator-probe/entry-00").touch()
     (home / ".migrator-probe").mkdir()

@@ -34,6 +34,7 @@ from migrator.adapters.bricks.walker_frames import (
 
 SENTINEL = b".migrator-sentinel"
 PURGE = b".migrator-purge"
+BENCH = b".migrator-bench"
 PROBE = b".migrator-probe"
 ANONYMOUS_PREFIX = b".glusterfs-anonymous-inode-"
 
@@ -325,4 +326,4 @@ def ways_to(trees: Iterable[bytes]) -> set[bytes]:
 
 def is_internal(name: bytes) -> bool:
     """Whether a name in the root is Gluster's own, or the program's own."""
-    return name in (b".glusterfs", SENTINEL, PURGE, PROBE) or name.startswith(ANONYMOUS_PREFIX)
+    return name in (b".glusterfs", SENTINEL, PURGE, PROBE, BENCH) or name.startswith(ANONYMOUS_PREFIX)

@@ -18,6 +18,7 @@ import xxhash
 from migrator.adapters.filesystems.beneath import Root
 from migrator.adapters.filesystems.mountinfo import read_mounts
 from migrator.adapters.filesystems.xattrs import read_xattrs
+from migrator.domain.benchmark import BENCH_NAME
 from migrator.domain.entry import Entry, EntryType
 from migrator.domain.mounts import mount_of, mounts_beneath
 from migrator.domain.paths import join
@@ -39,7 +40,7 @@ _LOOKS = 3
 _SEEN_NAMES = 10_000
 """How many names of a directory are remembered: a Gluster mount lists some twice while they are renamed."""
 _INO_MASK = 0xFFFF_FFFF_FFFF_FFFF
-_OWN_NAMES = (SENTINEL_NAME, PURGE_NAME, PROBE_NAME)
+_OWN_NAMES = (SENTINEL_NAME, PURGE_NAME, PROBE_NAME, BENCH_NAME)
 """In the root of a file system: this program's, and no data."""
 _NO_XATTRS: Mapping[bytes, bytes] = {}
 _OTHER_MOUNT = "another file system is mounted here; not entered"

@@ -18,6 +18,7 @@
 #define FOUND_LIMIT 512u
 #define SENTINEL ".migrator-sentinel"
 #define PURGE ".migrator-purge"
+#define BENCH ".migrator-bench"
 #define PROBE ".migrator-probe"
 #define ANONYMOUS_PREFIX ".glusterfs-anonymous-inode-"
 
@@ -167,6 +168,7 @@ static bool is_internal(const struct task *task, const char *name)
         return true;
     return task->path_length == 0 && (strcmp(name, ".glusterfs") == 0 || strcmp(name, SENTINEL) == 0 ||
                                       strcmp(name, PURGE) == 0 || strcmp(name, PROBE) == 0 ||
+                                      strcmp(name, BENCH) == 0 ||
                                       strncmp(name, ANONYMOUS_PREFIX, strlen(ANONYMOUS_PREFIX)) == 0);
 }
 
