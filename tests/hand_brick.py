@@ -138,7 +138,7 @@ def entries(root: Path) -> Iterator[tuple[bytes, int, bytes, os.stat_result]]:
 def _beneath(path: bytes, fd: int) -> Iterator[tuple[bytes, int, bytes, os.stat_result]]:
     for name in sorted(map(os.fsencode, os.listdir(fd))):
         if path == b"" and (
-            name in (b".glusterfs", b".migrator-sentinel", b".migrator-purge", b".migrator-bench")
+            name in (b".glusterfs", b".migrator-sentinel", b".migrator-purge", b".migrator-probe", b".migrator-bench")
             or name.startswith(b".glusterfs-anon")
         ):
             continue
