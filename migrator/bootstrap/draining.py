@@ -4,11 +4,13 @@ import time
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 
+from migrator.adapters.bricks.leftovers import HostLeftovers
 from migrator.adapters.bricks.places import gluster_versions, look_at_places
 from migrator.adapters.catalog.block_paths import paths_of
 from migrator.adapters.catalog.brick_contents import BrickContentFiles
 from migrator.adapters.filesystems.gluster import GlusterSource
 from migrator.adapters.filesystems.gluster_drains import GlusterDrains
+from migrator.adapters.filesystems.recovering import MountedVolumeRecovery
 from migrator.adapters.ledger.sqlite import SqliteLedger
 from migrator.adapters.writers.descriptors import open_on_bricks
 from migrator.bootstrap import Wiring, new_token
@@ -68,6 +70,10 @@ async def drain_world(
             clock=wiring.clock,
             blocking=wiring.blocking(),
             tokens=new_token,
+            plans=wiring.plans(known.site_id if (known := ledger.site.read()) else None),
+            retain_s=site.cutover.retain_s,
+            leftovers=HostLeftovers(hosts),
+            recovery=MountedVolumeRecovery(source.root),
         )
 
 

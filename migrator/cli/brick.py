@@ -68,6 +68,16 @@ def _as_document(listing: BrickListing) -> "Document":
     help="Also where files are open on the bricks, or where that cannot be seen: Gluster moves them all the same.",
 )
 @click.option(
+    "--accept-retained",
+    is_flag=True,
+    help="Also where sources that the plan's schedule has purged first are moved for nothing.",
+)
+@click.option(
+    "--recover",
+    is_flag=True,
+    help="Bring what Gluster leaves on the bricks back into the volume, through the mount: what is not open, and proven equal.",
+)
+@click.option(
     "--confirm",
     metavar="WORD",
     help="The word that --dry-run printed: after the commit the pre-wipe hooks may wipe these bricks.",
@@ -80,6 +90,8 @@ def drain_command(
     dry_run: bool,
     no_commit: bool,
     accept_open_files: bool,
+    accept_retained: bool,
+    recover: bool,
     confirm: str | None,
 ) -> ExitCode:
     """Take the bricks of one subvolume out of the volume: move their files away, audit what is left, commit.
@@ -94,6 +106,8 @@ def drain_command(
         accept_open_files=accept_open_files,
         confirm=confirm,
         back=False,
+        accept_retained=accept_retained,
+        recover=recover,
     )
 
 
@@ -126,6 +140,8 @@ def _drain(
     accept_open_files: bool,
     confirm: str | None,
     back: bool,
+    accept_retained: bool = False,
+    recover: bool = False,
 ) -> ExitCode:
     from migrator.bootstrap.draining import drain_world  # noqa: PLC0415 - what only drains need
 
@@ -138,6 +154,8 @@ def _drain(
         commit=commit,
         confirm=confirm,
         accept_open_files=accept_open_files,
+        accept_retained=accept_retained,
+        recover=recover,
         poll_s=site.drain.poll_s,
         stall_s=site.drain.stall_s,
     )

@@ -10,6 +10,8 @@ command again tries it again.
   is whole and found nothing. There is no other way to it, and `force` is none.
 - What somebody else does by hand is taken as it is: a drain that he stopped is taken back, one that he began again is gone
   on with, bricks that he took out are looked at before anything is said of them.
+- Where it is asked for, what is left is brought back through the mount once, while Gluster moves nothing. It ends nothing by
+  itself: the same counters and another audit decide afterwards.
 - The last subvolume stays. Options are put back wherever a drain has come to rest.
 """
 
@@ -24,6 +26,7 @@ from migrator.decide.drain_facts import (
     hosts_missing,
     moves,
     own_task,
+    recover,
     structure_problems,
     why_failed,
 )
@@ -74,7 +77,8 @@ def next_step(record: DrainRecord, seen: DrainSeen, *, hand_over: bool = False) 
         return restore(record, seen) or Halt(
             words=f"the drain of {record.shown_bricks} has failed: {record.failure or 'no reason was recorded'}",
             reasons=tuple(problem for problem in seen.preflight or () if problem not in record.failure),
-            hint="put that right and drain again (`migrator brick drain`), or take it back (`migrator brick stop`)",
+            hint="put that right and drain again (`migrator brick drain`; with --recover it brings back itself what Gluster did "
+            "not move), or take it back (`migrator brick stop`)",
         )
     if state is _S.STOPPING:
         return stopping(record, seen)
@@ -97,6 +101,8 @@ def begin_again(record: DrainRecord, seen: DrainSeen) -> Step:
         return halt
     if task.id != record.notes.task_id or (moves(seen) and not seen.stalled):
         return _adopt(task)
+    if seen.may_recover:
+        return recover(record)
     return _start(record, seen) if counter_problems(record, seen) else _AUDIT
 
 
@@ -224,6 +230,8 @@ def _moved(record: DrainRecord, seen: DrainSeen) -> Step:
     audit = audit_since(record, seen, _S.AUDITING)
     if record.state is _S.DRAINED or audit is None:
         return _AUDIT
+    if not audit.clean and seen.may_recover:
+        return recover(record)
     if not audit.whole:
         return _not_whole(record, audit)
     if not audit.clean:
@@ -254,13 +262,15 @@ def _taken_out(record: DrainRecord, seen: DrainSeen) -> Step:
     audit = audit_since(record, seen, _S.AUDITING) if audited else None
     if audit is None:
         return _AUDIT
+    if not audit.clean and seen.may_recover:
+        return recover(record)
     if not audit.whole:
         return _not_whole(record, audit)
     if not audit.clean:
         return Halt(
             words=f"somebody else took {record.shown_bricks} out of the volume, and files are left on it",
             reasons=audit_left(audit),
-            hint=f"do not wipe it: bring the files back through the mount, {_AGAIN}",
+            hint="do not wipe it: bring the files back through the mount (the same command with --recover)",
         )
     return _AUDIT_SEEN if record.state is _S.AUDITING else _COMMIT_SEEN
 

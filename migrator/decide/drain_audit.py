@@ -14,7 +14,7 @@ MOST_EXAMPLES = 20
 class BrickAudit:
     """The walk of one brick. `failure` says why it came to no end; otherwise it counted itself `listed` entries that are no
     directories, `unreadable` paths, `vanished` ones, and `unsure` ones, that only the mount can tell about or that are being
-    filled. `arrived` are the entries that were received. `left`, `may_be_data` and `problems` are the first of each.
+    filled. `explained` are names that are left and proven to be in the volume, out of all these. `arrived` are the entries that were received. `left`, `may_be_data` and `problems` are the first of each.
     """
 
     brick: str
@@ -23,6 +23,8 @@ class BrickAudit:
     unreadable: int = 0
     vanished: int = 0
     unsure: int = 0
+    explained: int = 0
+    explained_unsure: int = 0
     arrived: int = 0
     left: tuple[bytes, ...] = ()
     may_be_data: tuple[bytes, ...] = ()
@@ -42,10 +44,11 @@ def audit_of(walks: Sequence[BrickAudit], *, started_at_s: float) -> AuditSeen:
     return AuditSeen(
         started_at_s=started_at_s,
         whole=not reasons,
-        left=sum(max(walk.arrived, walk.listed) for walk in walks),
-        unsure=sum(walk.unsure for walk in walks),
+        left=sum(max(walk.arrived, walk.listed) - walk.explained for walk in walks),
+        unsure=sum(walk.unsure - walk.explained_unsure for walk in walks),
         examples=tuple(examples[:MOST_EXAMPLES]),
         reasons=reasons,
+        explained=sum(walk.explained + walk.explained_unsure for walk in walks),
     )
 
 
@@ -56,9 +59,9 @@ def _reasons(walks: Sequence[BrickAudit]) -> Iterator[str]:
         if walk.failure:
             yield f"{walk.brick}: {walk.failure}"
             continue
-        if walk.unreadable:
+        if walk.unreadable - walk.explained_unsure:
             shown = f": {'; '.join(walk.problems[:3])}" if walk.problems else ""
-            yield f"{walk.brick}: {several(walk.unreadable, 'path')} could not be read{shown}"
+            yield f"{walk.brick}: {several(walk.unreadable - walk.explained_unsure, 'path')} could not be read{shown}"
         if walk.vanished:
             yield f"{walk.brick}: {several(walk.vanished, 'path')} vanished while it was walked"
         if walk.arrived != walk.listed:

@@ -5,8 +5,8 @@ from enum import Enum, auto
 
 from migrator.decide.subvolumes import subvolumes
 from migrator.domain.brick import VolumeState
-from migrator.domain.drain import DrainRecord, DrainState
-from migrator.domain.drain_seen import DrainSeen, Halt
+from migrator.domain.drain import DrainRecord, DrainState, DrainStep
+from migrator.domain.drain_seen import Act, DrainSeen, Halt
 from migrator.domain.units import several
 from migrator.domain.volume_tasks import TaskKind, TaskStatus, VolumeTask, remove_brick_of
 
@@ -216,6 +216,11 @@ def layout_settled(record: DrainRecord, seen: DrainSeen) -> bool:
     if layout is None or layout.task_id != record.notes.layout_task_id or not layout.counters:
         return False
     return all(one.status is TaskStatus.COMPLETED and not one.failures for one in layout.counters)
+
+
+def recover(record: DrainRecord) -> Act:
+    """Bring back what is left on the bricks: the state stays what it is."""
+    return Act(step=DrainStep.RECOVER, intent=record.state, result=record.state)
 
 
 def options_to_restore(record: DrainRecord, state: VolumeState) -> tuple[str, ...]:

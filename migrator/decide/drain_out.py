@@ -1,6 +1,6 @@
 """What is done with bricks that are out of the volume, and what an audit of bricks says. Pure."""
 
-from migrator.decide.drain_facts import Bricks, bricks_seen
+from migrator.decide.drain_facts import Bricks, bricks_seen, recover
 from migrator.domain.drain import DrainRecord, DrainState, DrainStep
 from migrator.domain.drain_seen import Act, AuditSeen, DrainSeen, Finished, Halt, PlaceSeen, Step
 from migrator.domain.paths import show
@@ -90,11 +90,13 @@ def _wipe(record: DrainRecord, seen: DrainSeen) -> Step:
         audit = audit_since(record, seen, _S.COMMITTED)
         if audit is None:
             return Act(step=_D.AUDIT, intent=record.state, result=record.state)
+        if not audit.clean and seen.may_recover:
+            return recover(record)
         if not audit.clean:
             return Halt(
                 words=f"{record.shown_bricks} is not wiped: it may hold what nothing else does",
                 reasons=audit_left(audit),
-                hint=f"bring the files back through the mount, {_AGAIN}",
+                hint="bring the files back through the mount: the same command with --recover",
                 look_again=not audit.whole,
             )
     return Act(step=_D.WIPE, intent=_S.WIPING, result=_S.WIPED)

@@ -86,6 +86,8 @@ class DrainStep(StrEnum):
     """Keeps Gluster's counters until it has come to an end, and follows the throttle."""
     AUDIT = "audit"
     """Walks the bricks on their hosts. It changes nothing."""
+    RECOVER = "recover"
+    """Brings what is left on the bricks back into the volume, through the mount."""
     COMMIT = "commit"
     """`remove-brick commit`, never with `force`."""
     WIPE = "wipe"

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from migrator.domain.brick_list import BrickRoom
+from migrator.domain.drain_preflight import RetainedSource
 from migrator.domain.drain_standing import DrainStanding
 from migrator.domain.errors import ExitCode
 
@@ -12,7 +13,9 @@ from migrator.domain.errors import ExitCode
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrainRequest:
     """Which bricks, and how. `commit` False ends with the audit. `confirm` is the word that allows wiping. Files that are
-    open on the bricks are no reason against where `accept_open_files` says so.
+    open on the bricks are no reason against where `accept_open_files` says so, nor sources that were to be purged first
+    where `accept_retained` does. `recover`: what is left on the bricks is brought
+    back through the mount, once in the call.
     """
 
     bricks: tuple[str, ...]
@@ -21,6 +24,8 @@ class DrainRequest:
     commit: bool = True
     confirm: str | None = None
     accept_open_files: bool = False
+    accept_retained: bool = False
+    recover: bool = False
     poll_s: float = 30.0
     stall_s: float = 6 * 3600.0
     heartbeat_interval_s: float = 5.0
@@ -46,7 +51,7 @@ _EXIT_CODES = {DrainEnding.HALTED: ExitCode.REFUSED, DrainEnding.STUCK: ExitCode
 class DrainCheck:
     """What the guards before a drain look at; None is what is not known. `rooms` are those of the bricks that stay, by
     name; `used_bytes` and `used_inodes` are taken on the leaving bricks. `catalog` is the one that `files`, `size_bytes`,
-    `largest_bytes` and `linked_symlinks` are from. `problems` are the reasons against a start.
+    `largest_bytes` and `linked_symlinks` are from, and `retained`: what users who work on the target still have there. `problems` are the reasons against a start.
     """
 
     problems: tuple[str, ...]
@@ -62,6 +67,7 @@ class DrainCheck:
     size_bytes: int | None
     largest_bytes: int | None
     linked_symlinks: tuple[bytes, ...] | None
+    retained: tuple[RetainedSource, ...] | None = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,7 +27,8 @@ class AuditSeen:
     """The newest audit that the asking process itself has made: every brick of the drain, walked on its host.
 
     `left` counts what is neither a directory nor a link-to file nor Gluster's own; `unsure` what could not be told apart.
-    `whole`: nothing was unreadable, and every brick was walked. `examples` and `reasons` are for people.
+    `whole`: nothing was unreadable, and every brick was walked. `examples` and `reasons` are for people. `explained` counts names
+    that are left too, and were proven to be in the volume with the same content by the same call.
     """
 
     started_at_s: float
@@ -36,6 +37,7 @@ class AuditSeen:
     unsure: int
     examples: tuple[bytes, ...] = ()
     reasons: tuple[str, ...] = ()
+    explained: int = 0
 
     @property
     def clean(self) -> bool:
@@ -52,6 +54,7 @@ class DrainSeen:
     the volume that are set (from `state`). `preflight` are the sentences that speak against a start. `stalled` says why a
     drain that is in progress does not go on (empty: it does). `causes` are sentences on what may have made a drain fail that
     Gluster has ended (room, bricks, hosts). `places` tells by brick what lies where it was.
+    `may_recover`: what is left may be brought back, which this call was asked for and has not done yet.
     """
 
     state: VolumeState | None
@@ -63,6 +66,7 @@ class DrainSeen:
     causes: tuple[str, ...] = ()
     audit: AuditSeen | None = None
     places: Mapping[str, PlaceSeen] | None = None
+    may_recover: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

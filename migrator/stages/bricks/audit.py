@@ -1,7 +1,9 @@
 """The audit of drained bricks: each is walked on its own host, and what is left on it counted. Changes nothing."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 
 from migrator.decide.drain_audit import MOST_EXAMPLES, BrickAudit, audit_of
 from migrator.decide.scan_way import brick_problem
@@ -18,17 +20,32 @@ ReadBlock = Callable[[memoryview, int], tuple[int, tuple[bytes, ...]]]
 
 
 async def audit_bricks(
-    bricks: Sequence[Brick], *, volume_id: str, walks: BrickWalks, read_block: ReadBlock, clock: Clock
+    bricks: Sequence[Brick],
+    *,
+    volume_id: str,
+    walks: BrickWalks,
+    read_block: ReadBlock,
+    clock: Clock,
+    explained: Mapping[str, AbstractSet[bytes]] | None = None,
 ) -> AuditSeen:
-    """Walk every brick of a drain, those of arbiters too, side by side. What cannot be walked makes the audit not whole."""
+    """Walk every brick of a drain, those of arbiters too, side by side. What cannot be walked makes the audit not whole.
+    `explained` are names by brick that were just proven to be in the volume with the same content: nobody misses them there.
+    """
     started_at_s = clock.now_s()
     async with asyncio.TaskGroup() as group:
-        walking = [group.create_task(_audit(brick, volume_id, walks, read_block)) for brick in bricks]
+        walking = [
+            group.create_task(
+                _audit(brick, volume_id, walks, read_block, (explained or {}).get(brick.name, frozenset()))
+            )
+            for brick in bricks
+        ]
     return audit_of([one.result() for one in walking], started_at_s=started_at_s)
 
 
-async def _audit(brick: Brick, volume_id: str, walks: BrickWalks, read_block: ReadBlock) -> BrickAudit:
-    listener = _Listener(brick, volume_id, read_block)
+async def _audit(
+    brick: Brick, volume_id: str, walks: BrickWalks, read_block: ReadBlock, explained: AbstractSet[bytes]
+) -> BrickAudit:
+    listener = _Listener(brick, volume_id, read_block, explained)
     failure, totals = "", BrickTotals(rows=0, directories=0, problems=0)
     try:
         # Times do not matter here: those of the file spare an attribute of every file.
@@ -42,6 +59,8 @@ async def _audit(brick: Brick, volume_id: str, walks: BrickWalks, read_block: Re
         unreadable=totals.problems,
         vanished=totals.vanished,
         unsure=totals.ask_the_mount + totals.filling_links,
+        explained=listener.explained,
+        explained_unsure=listener.explained_unsure,
         arrived=listener.row_count,
         left=tuple(listener.left),
         may_be_data=tuple(listener.unsure),
@@ -52,14 +71,15 @@ async def _audit(brick: Brick, volume_id: str, walks: BrickWalks, read_block: Re
 class _Listener:
     """Counts what a walk finds, and keeps the first paths. The `BrickListener` port."""
 
-    def __init__(self, brick: Brick, volume_id: str, read_block: ReadBlock) -> None:
-        self.row_count = 0
+    def __init__(self, brick: Brick, volume_id: str, read_block: ReadBlock, explained: AbstractSet[bytes]) -> None:
+        self.row_count = self.explained = self.explained_unsure = 0
         self.left: list[bytes] = []
         self.unsure: list[bytes] = []
         self.failed: list[str] = []
         self._brick = brick
         self._volume_id = volume_id
         self._read_block = read_block
+        self._explained = explained
 
     async def hello(self, hello: BrickHello) -> None:
         """An empty directory in the brick's place has nothing left either: it must be the brick."""
@@ -74,9 +94,12 @@ class _Listener:
 
     async def rows(self, payload: memoryview) -> None:
         """Entries that are no directories."""
-        rows, paths = await asyncio.to_thread(self._read_block, payload, MOST_EXAMPLES - len(self.left))
+        wanted = sys.maxsize if self._explained else MOST_EXAMPLES - len(self.left)
+        rows, paths = await asyncio.to_thread(self._read_block, payload, wanted)
         self.row_count += rows
-        self.left.extend(paths)
+        left = [path for path in paths if path not in self._explained]
+        self.explained += len(paths) - len(left)
+        self.left.extend(left[: MOST_EXAMPLES - len(self.left)])
 
     async def directories(self, payload: memoryview) -> None:
         """They stay on every brick that was drained."""
@@ -84,4 +107,6 @@ class _Listener:
     async def problems(self, problems: Sequence[ScanProblem], to_ask: Sequence[ScanProblem]) -> None:
         """What could not be read, and what may be data."""
         self.failed.extend(f"{show(one.path)}: {one.reason}" for one in problems[: MOST_EXAMPLES - len(self.failed)])
-        self.unsure.extend(one.path for one in to_ask[: MOST_EXAMPLES - len(self.unsure)])
+        unsure = [one.path for one in to_ask if one.path not in self._explained]
+        self.explained_unsure += len(to_ask) - len(unsure)
+        self.unsure.extend(unsure[: MOST_EXAMPLES - len(self.unsure)])

@@ -6,15 +6,20 @@ from dataclasses import dataclass
 from functools import partial
 
 from migrator.decide.drain import commit_problems
+from migrator.decide.drain_audit import MOST_EXAMPLES
+from migrator.decide.drain_facts import own_task
 from migrator.decide.drain_out import audit_left
 from migrator.decide.drain_standing import standing
 from migrator.domain.drain import NO_NOTES, DrainNotes, DrainRecord, DrainState, DrainStep
 from migrator.domain.drain_seen import Act, DrainSeen, PlaceSeen
 from migrator.domain.errors import Refused, ToolFailed
+from migrator.domain.events import EventKind, Severity
 from migrator.domain.hooks import HookFacts, HookState, HookStep
+from migrator.domain.units import several
 from migrator.domain.volume_tasks import TaskKind, TaskStatus
 from migrator.stages.bricks.audit import audit_bricks
 from migrator.stages.bricks.drain_context import DrainCall, bricks_of, hooked, samples_of
+from migrator.stages.bricks.drain_recovering import recovery_of
 from migrator.stages.bricks.drain_seeing import DrainLooker
 from migrator.stages.bricks.drain_throttle import Throttle
 from migrator.stages.bricks.drain_watching import Watch, progress_of
@@ -57,6 +62,7 @@ class DrainActor:
             DrainStep.START: self._start,
             DrainStep.WATCH: self._watch,
             DrainStep.AUDIT: self._audit,
+            DrainStep.RECOVER: self._recover,
             DrainStep.COMMIT: self._commit,
             DrainStep.WIPE: self._wipe,
             DrainStep.HAND_OVER: self._hand_over,
@@ -107,16 +113,34 @@ class DrainActor:
             return Done()
         found = await self.looker.volume()
         world = self.call.world
+        recovery = recovery_of(self.call, record, found)
         self.looker.audit = await audit_bricks(
             bricks_of(record, () if found is None else found[0].bricks),
             volume_id=record.volume_id,
             walks=world.walks,
             read_block=world.read_block,
             clock=world.clock,
+            explained=None if recovery is None else await recovery.proven(),
         )
         left = audit_left(self.looker.audit)
+        kept = self.looker.audit.explained
+        nothing = f"nothing is left but {several(kept, 'name')} of what the volume has" if kept else "nothing is left"
         # The result is decided by the next look: what was found is no end of this step.
-        return Done(words="; ".join(left) or "nothing is left", result=act.intent)
+        return Done(words="; ".join(left) or nothing, result=act.intent)
+
+    async def _recover(self, _: Act, record: DrainRecord) -> Done:
+        recovery = recovery_of(self.call, record, await self.looker.volume())
+        if recovery is None:
+            raise ToolFailed("what is left cannot be brought back now: the volume does not tell its state")
+        # Once in a call, also where it fails: what it could not do then, people have to look at.
+        self.looker.recovered = True
+        summary = await recovery.bring_back()
+        self.looker.audit = None
+        for problem in summary.problems[:MOST_EXAMPLES]:
+            self.call.say(EventKind.DRAIN_DOUBTED, Severity.WARNING, f"drain of {record.shown_bricks}", problem)
+        words = f"{several(summary.recovered, 'file')} brought back under {several(summary.names, 'name')}"
+        left = f"; {several(len(summary.problems), 'problem')}" if summary.problems else ""
+        return Done(words=words + left)
 
     async def _commit(self, act: Act, record: DrainRecord) -> Done:
         hooking, place = self.call.hooking(), hooked(record, HookStep.COMMIT)
@@ -184,8 +208,23 @@ class DrainActor:
                 hint="make the file system and mount it as /etc/fstab says, then run the same command again",
             )
 
-    async def _give_up(self, _: Act, __: DrainRecord) -> Done:
-        return Done()
+    async def _give_up(self, _: Act, record: DrainRecord) -> Done:
+        """Where Gluster has come to its end, what it left is named: its counters name nothing."""
+        found, world = await self.looker.volume(), self.call.world
+        task = None if found is None else own_task(record, DrainSeen(state=found[0], tasks=found[1]))
+        progress = None if task is None else await self.looker.progress(task)
+        if found is None or self.looker.audit is not None or progress is None:
+            return Done()
+        if not progress.counters or any(one.status is not TaskStatus.COMPLETED for one in progress.counters):
+            return Done()
+        self.looker.named = await audit_bricks(
+            bricks_of(record, found[0].bricks),
+            volume_id=record.volume_id,
+            walks=world.walks,
+            read_block=world.read_block,
+            clock=world.clock,
+        )
+        return Done(words="; ".join(audit_left(self.looker.named)) or "nothing is left all the same")
 
     async def _stop(self, act: Act, record: DrainRecord) -> Done:
         if act.seen_done:

@@ -19,7 +19,9 @@ from migrator.ports.filesystem import SourceFileSystem
 from migrator.ports.hooks import Hooks
 from migrator.ports.ledger import Ledger, SiteRecord
 from migrator.ports.locks import Locks
+from migrator.ports.plans import PlanDocuments
 from migrator.ports.progress import Progress
+from migrator.ports.recovery import LeftoverBricks, VolumeRecovery
 from migrator.ports.run_files import RunFiles
 from migrator.ports.volume import BrickContents, DrainCommands
 from migrator.stages.bricks.audit import ReadBlock
@@ -38,8 +40,9 @@ LAZY = "lazy"
 class DrainWorld:
     """The ports. `versions` tells GlusterFS by host, `open_files` how many files are open on bricks below trees (None:
     that cannot be seen), `places` what lies where bricks are, given the volume's id. `contents` is asked in a thread.
-    `back_up` keeps a copy of the ledger under a name (blocking). `throttle` None: the option is left alone; with `windows`
-    it holds in these alone. `local_time` gives weekday (0 is Monday) and minute of the day on this machine.
+    `plans` are asked what is purged when, `retain_s` is how long sources are kept. `back_up` keeps a copy of the ledger under a name (blocking). `throttle` None: the option is left alone; with `windows`
+    it holds in these alone. `local_time` gives weekday (0 is Monday) and minute of the day on this machine. `leftovers` and
+    `recovery` bring back what a drain left on its bricks.
     """
 
     volume: DrainCommands
@@ -63,6 +66,10 @@ class DrainWorld:
     clock: Clock
     blocking: Blocking
     tokens: Callable[[], str]
+    plans: PlanDocuments | None = None
+    retain_s: float = 0.0
+    leftovers: LeftoverBricks | None = None
+    recovery: VolumeRecovery | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -81,7 +81,7 @@ class DrainMachine:
         """What is done next by this call."""
         if self.back:
             return next_step(record, seen) if taken_back(record.state) else begin_stop(record, seen)
-        if record.state is DrainState.FAILED and not self._begun:
+        if record.state is DrainState.FAILED and (not self._begun or self.looker.may_recover):
             return begin_again(record, seen)
         return next_step(record, seen, hand_over=hand_over)
 
@@ -106,7 +106,7 @@ class DrainMachine:
     async def _lock(self, record: DrainRecord, act: Act) -> None:
         """Passes must not read bricks while a drain begins, nor see the volume change at its commit."""
         commits = act.step is DrainStep.AUDIT and self.call.request.commit and record.state not in OUT_STATES
-        begins = act.step is DrainStep.START and not act.seen_done
+        begins = act.step in (DrainStep.START, DrainStep.RECOVER) and not act.seen_done
         if self._locked or not (commits or begins or (act.step is DrainStep.COMMIT and not act.seen_done)):
             return
         told = False
@@ -212,7 +212,7 @@ class DrainMachine:
 
     def summary(self, record: DrainRecord, ending: DrainEnding, words: str, hint: str = "") -> DrainSummary:
         """The result, with all that this process knows."""
-        audit, check = self.looker.audit, self.looker.check
+        audit, check = self.looker.audit or self.looker.named, self.looker.check
         return DrainSummary(
             volume=record.volume,
             bricks=record.bricks,

@@ -28,12 +28,15 @@ _WAYS_ON = {
 @dataclass(slots=True, kw_only=True)
 class DrainLooker:
     """Looks at the bricks of one drain. Changes nothing. `audit` is the newest one that this process has made, `check` the
-    guards as they were looked at last.
+    guards as they were looked at last. `named` is a walk that only names what is left, and
+    decides nothing. `recovered`: this call has brought back what it could.
     """
 
     call: DrainCall
     guarding: Guarding
     audit: AuditSeen | None = None
+    named: AuditSeen | None = None
+    recovered: bool = False
     check: DrainCheck | None = None
 
     async def see(self, record: DrainRecord, *, hand_over: bool = False) -> DrainSeen:
@@ -58,8 +61,14 @@ class DrainLooker:
             stalled="" if own is None else self._stalled(record, own),
             causes=failure_causes(self.guarding.facts) if failed and self.guarding.facts is not None else (),
             audit=self.audit,
+            may_recover=self.may_recover,
             places=await self.call.world.places(bricks, record.volume_id) if wants_places else None,
         )
+
+    @property
+    def may_recover(self) -> bool:
+        """Whether what is left is still to be brought back by this call."""
+        return self.call.request.recover and not self.recovered
 
     async def volume(self) -> tuple[VolumeState, tuple[VolumeTask, ...]] | None:
         """The volume with its tasks; None where glusterd does not tell."""

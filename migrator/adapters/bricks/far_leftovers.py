@@ -1,0 +1,378 @@
+"""What is left on a drained brick, and its content; plain Python 3.9, run on the brick's host. Changes nothing.
+
+One question (JSON, names as latin-1) on standard input. `look` answers in JSON, `read` with the content of one file. Every
+directory is reached from the brick's root by descriptor, and no symlink is followed.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+import stat
+import struct
+import sys
+from typing import Any
+
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_PIECE_BYTES = 1 << 20
+_ABSENT = (errno.ENODATA, errno.EOPNOTSUPP)
+_GONE = (errno.ENOENT, errno.ESRCH)
+_LINKTO = b"trusted.glusterfs.dht.linkto"
+_MIGRATING = stat.S_ISGID | stat.S_ISVTX
+_INTERNAL = (
+    b"trusted.gfid",
+    b"trusted.glusterfs.",
+    b"trusted.afr.",
+    b"trusted.ec.",
+    b"trusted.pgfid.",
+    b"trusted.bit-rot.",
+    b"trusted.SGI_ACL_",
+    b"trusted.tier.",
+    b"trusted.distribute.",
+    b"trusted.io-stats-dump",
+)
+_ACLS = (b"system.posix_acl_access", b"system.posix_acl_default")
+
+
+def open_root(path: bytes, volume_id: str) -> int:
+    """The brick's root, if it is one of this volume."""
+    root = os.open(path, _DIRECTORY)
+    try:
+        found = os.getxattr(root, b"trusted.glusterfs.volume-id").hex()
+    except OSError:
+        found = ""
+    if found != volume_id.replace("-", ""):
+        raise SystemExit("there is no brick of this volume (its file system may not be mounted)")
+    return root
+
+
+def open_directory(root: int, path: bytes) -> int:
+    """A directory below the root, component by component; the caller closes it."""
+    fd = os.dup(root)
+    for component in path.split(b"/") if path else ():
+        try:
+            deeper = os.open(component, _DIRECTORY, dir_fd=fd)
+        finally:
+            os.close(fd)
+        fd = deeper
+    return fd
+
+
+def _place(directory: int, name: bytes) -> bytes:
+    return b"/proc/self/fd/%d/%s" % (directory, name)
+
+
+def _attribute(place: bytes, key: bytes) -> bytes:
+    try:
+        return os.getxattr(place, key, follow_symlinks=False)
+    except OSError as error:
+        if error.errno in _ABSENT:
+            return b""
+        raise
+
+
+def _is_carried(key: bytes) -> bool:
+    if key.startswith(b"user.") or key in _ACLS:
+        return True
+    if key.startswith(b"security."):
+        return key != b"security.selinux"
+    return key.startswith(b"trusted.") and not key.startswith(_INTERNAL)
+
+
+def _text(value: bytes) -> str:
+    return value.decode("latin-1")
+
+
+class Look:
+    """A walk of everything on a brick that is neither a directory nor a link-to file nor Gluster's own."""
+
+    def __init__(self, question: dict[str, Any]) -> None:
+        self._root = open_root(question["root"].encode("latin-1"), question["volume_id"])
+        self._digests = question["digests"]
+        self._device = os.fstat(self._root).st_dev
+        self._found: dict[int, dict[str, Any]] = {}
+        self._open: set[tuple[int, int]] = set()
+        self._elsewhere: dict[bytes, frozenset[bytes]] = {}
+        self.unseen: list[str] = []
+        self.open_unknown: list[str] = []
+
+    def run(self) -> dict[str, Any]:
+        """The answer."""
+        waiting = [b""]
+        while waiting:
+            path = waiting.pop()
+            try:
+                waiting += self._list(path)
+            except OSError as error:
+                self._unseen(path, error)
+        if self._found:
+            self._find_open()
+            for one in self._found.values():
+                one["open"] = bool(self.open_unknown) or (self._device, one["inode"]) in self._open
+        found = sorted(self._found.values(), key=lambda one: str(min(one["names"])))
+        return {"found": found, "unseen": self.unseen[:100], "open_unknown": self.open_unknown[:20]}
+
+    def _unseen(self, path: bytes, error: OSError) -> None:
+        self.unseen.append(f"{path.decode('utf-8', 'backslashreplace')}: {error.strerror}")
+
+    def _list(self, path: bytes) -> list[bytes]:
+        directory = open_directory(self._root, path)
+        try:
+            if os.fstat(directory).st_dev != self._device:
+                raise OSError(errno.EXDEV, "another file system is mounted there")
+            inner = []
+            for name in map(os.fsencode, os.listdir(directory)):
+                if not path and (name == b".glusterfs" or name.startswith(b".glusterfs-anonymous-inode-")):
+                    continue
+                full = path + b"/" + name if path else name
+                try:
+                    facts = os.stat(name, dir_fd=directory, follow_symlinks=False)
+                    if stat.S_ISDIR(facts.st_mode):
+                        inner.append(full)
+                    else:
+                        self._take(directory, name, full, facts)
+                except OSError as error:
+                    self._unseen(full, error)
+            return inner
+        finally:
+            os.close(directory)
+
+    def _take(self, directory: int, name: bytes, path: bytes, facts: os.stat_result) -> None:
+        known = self._found.get(facts.st_ino)
+        if known is not None:
+            known["names"].append(_text(path))
+            return
+        place = _place(directory, name)
+        mode = stat.S_IMODE(facts.st_mode)
+        linkto = _attribute(place, _LINKTO) if stat.S_ISREG(facts.st_mode) else b""
+        if linkto and mode == stat.S_ISVTX:
+            if facts.st_size:
+                raise OSError(errno.EBUSY, "a link-to file that has content: it is being filled")
+            return
+        if linkto and mode & _MIGRATING == _MIGRATING:
+            mode &= ~_MIGRATING
+        gfid = _attribute(place, b"trusted.gfid")
+        mdata = _attribute(place, b"trusted.glusterfs.mdata")
+        keys = self._keys(place)
+        self._found[facts.st_ino] = {
+            "names": [_text(path)],
+            "kind": stat.S_IFMT(facts.st_mode),
+            "gfid": gfid.hex(),
+            "inode": facts.st_ino,
+            "link_count": facts.st_nlink - self._stored(gfid, facts),
+            "mode": mode,
+            "uid": facts.st_uid,
+            "gid": facts.st_gid,
+            "size_bytes": facts.st_size,
+            "blocks": facts.st_blocks,
+            "rdev": facts.st_rdev,
+            "mtime_ns": facts.st_mtime_ns,
+            "ctime_ns": facts.st_ctime_ns,
+            "atime_ns": facts.st_atime_ns,
+            "own_times": _own_times(mdata),
+            "xattrs": {_text(key): _text(_attribute(place, key)) for key in keys},
+            "target": _text(os.readlink(name, dir_fd=directory)) if stat.S_ISLNK(facts.st_mode) else "",
+            "open": True,
+            "digest": self._digest(directory, name, facts) if self._digests else "",
+        }
+
+    def _keys(self, place: bytes) -> list[bytes]:
+        try:
+            return sorted(filter(_is_carried, map(os.fsencode, os.listxattr(place, follow_symlinks=False))))
+        except OSError as error:
+            if error.errno in _ABSENT:
+                return []
+            raise
+
+    def _stored(self, gfid: bytes, facts: os.stat_result) -> int:
+        """Whether Gluster's own link of it is there."""
+        if len(gfid) != 16:
+            return 0
+        text = gfid.hex()
+        name = "-".join((text[:8], text[8:12], text[12:16], text[16:20], text[20:]))
+        path = f".glusterfs/{text[:2]}/{text[2:4]}/{name}".encode()
+        try:
+            stored = os.stat(path, dir_fd=self._root, follow_symlinks=False)
+        except OSError as error:
+            if error.errno == errno.ENOENT:
+                return 0
+            raise
+        return int((stored.st_dev, stored.st_ino) == (facts.st_dev, facts.st_ino))
+
+    def _digest(self, directory: int, name: bytes, facts: os.stat_result) -> str:
+        digest = hashlib.sha256()
+        if stat.S_ISLNK(facts.st_mode):
+            digest.update(os.fsencode(os.readlink(name, dir_fd=directory)))
+            return digest.hexdigest()
+        if not stat.S_ISREG(facts.st_mode):
+            return ""
+        fd = open_file(directory, name, facts)
+        try:
+            while True:
+                piece = os.read(fd, _PIECE_BYTES)
+                if not piece:
+                    break
+                digest.update(piece)
+            now = os.fstat(fd)
+            if (now.st_size, now.st_mtime_ns, now.st_ctime_ns) != (
+                facts.st_size,
+                facts.st_mtime_ns,
+                facts.st_ctime_ns,
+            ):
+                raise OSError(errno.EBUSY, "it changes while it is read")
+        finally:
+            os.close(fd)
+        return digest.hexdigest()
+
+    # What is open.
+
+    def _find_open(self) -> None:
+        wanted = {(self._device, inode) for inode in self._found}
+        own = os.getpid()
+        for name in os.listdir("/proc"):
+            if name.isdigit() and int(name) != own:
+                try:
+                    self._look_at_process(b"/proc/" + name.encode())
+                except OSError as error:
+                    if error.errno not in _GONE and self._sees_the_brick(b"/proc/" + name.encode()):
+                        self.open_unknown.append(f"process {name}: {error.strerror}")
+        try:
+            devices = os.listdir("/sys/block")
+        except OSError as error:
+            self.open_unknown.append(f"loop devices: {error.strerror}")
+            devices = []
+        for device in devices:
+            try:
+                with open(f"/sys/block/{device}/loop/backing_file", "rb") as file:
+                    facts = os.stat(file.read().rstrip(b"\n"))
+                self._open.add((facts.st_dev, facts.st_ino))
+            except OSError:
+                continue  # none, or one whose file lies in another place than a brick that is seen from here
+        self._open &= wanted
+
+    def _look_at_process(self, base: bytes) -> None:
+        for task in self._tasks(base):
+            elsewhere = self._mounted_elsewhere(task)
+            for name in map(os.fsencode, os.listdir(task + b"/fd")):
+                try:
+                    if _mount_of(task + b"/fdinfo/" + name) in elsewhere:
+                        continue
+                    facts = os.stat(task + b"/fd/" + name)
+                except OSError as error:
+                    if error.errno in _GONE:
+                        continue
+                    raise
+                self._open.add((facts.st_dev, facts.st_ino))
+        with open(base + b"/maps", "rb") as maps:
+            for line in maps:
+                words = line.split(None, 5)
+                major, _, minor = words[3].partition(b":")
+                device = os.makedev(int(major, 16), int(minor, 16))
+                if device == self._device:
+                    self._open.add((device, int(words[4])))
+
+    def _sees_the_brick(self, base: bytes) -> bool:
+        """Whether a process that cannot be looked at may have opened anything here: where the brick's file system is not
+        mounted in its namespace, it has no way to. Everybody may read that (proc(5)), not so its descriptors.
+        """
+        try:
+            with open(base + b"/mountinfo", "rb") as table:
+                return any(_device_of(line) == self._device for line in table)
+        except OSError as error:
+            return error.errno not in _GONE
+
+    def _mounted_elsewhere(self, task: bytes) -> frozenset[bytes]:
+        """The mounts of a process's namespace that are none of the brick's file system: what does not answer there must not
+        hold up the look.
+        """
+        namespace = os.readlink(task + b"/ns/mnt")  # noqa: PTH115 (the path is bytes)
+        if namespace not in self._elsewhere:
+            found = set()
+            with open(task + b"/mountinfo", "rb") as table:
+                for line in table:
+                    if _device_of(line) != self._device:
+                        found.add(line.split(b" ", 1)[0])
+            self._elsewhere[namespace] = frozenset(found)
+        return self._elsewhere[namespace]
+
+    def _tasks(self, base: bytes) -> list[bytes]:
+        """Its threads where their tables of descriptors may differ: the first one has ended."""
+        with open(base + b"/stat", "rb") as file:
+            ended = file.read().rpartition(b") ")[2][:1] in (b"Z", b"X")
+        if not ended:
+            return [base]
+        found = [b"%s/task/%s" % (base, os.fsencode(one)) for one in os.listdir(base + b"/task")]
+        return found if len(found) > 1 else []
+
+
+def _device_of(mount: bytes) -> int:
+    """The number of the device in a line of mountinfo."""
+    major, _, minor = mount.split(b" ")[2].partition(b":")
+    return os.makedev(int(major), int(minor))
+
+
+def _mount_of(fdinfo: bytes) -> bytes:
+    with open(fdinfo, "rb") as file:
+        for line in file:
+            if line.startswith(b"mnt_id:"):
+                return line.split()[1]
+    return b""
+
+
+def _own_times(value: bytes) -> list[int] | None:
+    """Modification and access in nanoseconds; None where there is no record of a known form."""
+    if len(value) != 57 or value[0] != 1:
+        return None
+    numbers = struct.unpack_from(">qQqQqQ", value, 9)
+    times = [seconds * 1_000_000_000 + part for seconds, part in zip(numbers[::2], numbers[1::2])]
+    return [times[1], times[2]]
+
+
+def open_file(directory: int, name: bytes, facts: os.stat_result) -> int:
+    """A regular file that still is that inode, its access time left alone."""
+    fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOATIME | os.O_CLOEXEC, dir_fd=directory)
+    now = os.fstat(fd)
+    if (now.st_dev, now.st_ino) != (facts.st_dev, facts.st_ino) or not stat.S_ISREG(now.st_mode):
+        os.close(fd)
+        raise OSError(errno.ESTALE, "it was replaced")
+    return fd
+
+
+def read(question: dict[str, Any]) -> None:
+    """Write the content of one file to standard output."""
+    root = open_root(question["root"].encode("latin-1"), question["volume_id"])
+    path, wanted = question["path"].encode("latin-1"), question["facts"]
+    above, _, name = path.rpartition(b"/")
+    directory = open_directory(root, above)
+    facts = os.stat(name, dir_fd=directory, follow_symlinks=False)
+    fd = open_file(directory, name, facts)
+
+    def moment() -> list[int]:
+        now = os.fstat(fd)
+        return [now.st_ino, now.st_size, now.st_mtime_ns, now.st_ctime_ns]
+
+    if moment() != wanted:
+        raise SystemExit("it changed")
+    while True:
+        piece = os.read(fd, _PIECE_BYTES)
+        if not piece:
+            break
+        while piece:
+            piece = piece[os.write(1, piece) :]
+    if moment() != wanted:
+        raise SystemExit("it changed while it was read")
+
+
+def main() -> None:
+    """Answer one question."""
+    question = json.load(sys.stdin)
+    if question["what"] == "read":
+        read(question)
+    else:
+        json.dump(Look(question).run(), sys.stdout)
+
+
+if __name__ == "__main__":
+    main()

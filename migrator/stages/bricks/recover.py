@@ -1,0 +1,300 @@
+"""Bringing back what a drain left on bricks (`brick drain --recover`), and proving what is in the volume already.
+
+A copy is made of each inode, whole and proven, before any name is touched. What the volume still shows under a name is set
+aside, and waits there until what clients remember has run out and nobody has opened or changed it; only then the copy gets the
+names, and only what still is the leftover is removed. Where lies what says how far it is: nothing else is remembered.
+"""
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TypeVar
+
+from migrator.decide.recovery import (
+    against,
+    changed,
+    is_done,
+    name_state,
+    original,
+    originals,
+    times_of,
+    too_many,
+    with_open_elsewhere,
+)
+from migrator.domain.brick import Brick
+from migrator.domain.entry import EntryType
+from migrator.domain.errors import MigratorError, ToolFailed
+from migrator.domain.paths import show
+from migrator.domain.recovery import ASIDE, COPIES, BrickLeftovers, Leftover, NameState, RecoverySummary
+from migrator.ports.blocking import Blocking
+from migrator.ports.clock import Clock
+from migrator.ports.recovery import LeftoverBricks, VolumeRecovery
+
+T = TypeVar("T")
+
+_AT_ONCE = 100
+"""Inodes that are set aside together, so that the wait is one."""
+
+_SETTLE_S = 2.0
+"""Clients open by a name that they remember for a second (entry-timeout of the FUSE mount, by default)."""
+
+_ROUNDS = 2
+"""A name that the volume did not know may be known to it when it is asked for: then it is looked at once more."""
+
+_CONTENT_TIMEOUT_S = 24 * 3600.0
+_CALL_TIMEOUT_S = 300.0
+
+
+@dataclass(slots=True, kw_only=True)
+class _Group:
+    """One inode that is being brought back. `digest` is that of its content; `begun_before`: its copy was proven by a call
+    that came before, and has names already.
+    """
+
+    leftover: Leftover
+    states: Mapping[bytes, NameState]
+    digest: bytes = b""
+    begun_before: bool = False
+    aside: list[bytes] = field(default_factory=list)
+
+
+@dataclass(slots=True, kw_only=True)
+class Recovery:
+    """Works on the bricks of one drain. `in_volume`: they still belong to the volume. `own_times`: Gluster keeps times itself."""
+
+    bricks: Sequence[Brick]
+    volume_id: str
+    in_volume: bool
+    own_times: bool
+    leftovers: LeftoverBricks
+    volume: VolumeRecovery
+    blocking: Blocking
+    clock: Clock
+    _problems: dict[bytes, str] = field(default_factory=dict)
+    _recovered: int = 0
+    _names: int = 0
+
+    async def bring_back(self) -> RecoverySummary:
+        """Everything that may be. May be called again after a crash. Raises HostLost, ToolFailed, UsageError."""
+        unseen: list[str] = []
+        for number in range(_ROUNDS):
+            self._problems.clear()
+            unseen.clear()
+            for brick in self.bricks:
+                if brick.arbiter:
+                    continue
+                found = (await self._look())[brick.name]
+                unseen += [f"{brick.name}: {reason}" for reason in (*found.unseen, *found.open_unknown)]
+                if words := too_many((found,)):
+                    return RecoverySummary(recovered=self._recovered, names=self._names, problems=(words,))
+                for start in range(0, len(found.found), _AT_ONCE):
+                    await self._some(brick, found.found[start : start + _AT_ONCE])
+            if not self._problems or number + 1 == _ROUNDS:
+                break
+        await self._call(self.volume.tidy)
+        problems = [f"{show(name)}: {reason}" for name, reason in sorted(self._problems.items())]
+        return RecoverySummary(recovered=self._recovered, names=self._names, problems=(*problems, *unseen))
+
+    async def proven(self) -> Mapping[str, frozenset[bytes]]:
+        """By brick the names on it that are in the volume as other files of equal content, now. Changes nothing. Raises HostLost,
+        ToolFailed, UsageError.
+        """
+        first = await self._look(digests=True)
+        proven: dict[str, dict[bytes, Leftover]] = {}
+        for brick in self.bricks:
+            names: dict[bytes, Leftover] = {}
+            for leftover in () if brick.arbiter else first[brick.name].found:
+                if leftover.type in (EntryType.FILE, EntryType.SYMLINK) and not leftover.digest:
+                    continue
+                try:
+                    states = await self._states(leftover)
+                except OSError:
+                    continue
+                if set(states.values()) == {NameState.EQUAL} and not any(
+                    name.startswith(ASIDE) for name in leftover.names
+                ):
+                    names |= dict.fromkeys(leftover.names, leftover)
+            proven[brick.name] = names
+        # What is equal was the leftover itself if Gluster has taken it up meanwhile.
+        second = await self._look()
+        certain = {name: frozenset(_unchanged(names, second[name])) for name, names in proven.items()}
+        held = [certain[brick.name] for brick in self.bricks if not brick.arbiter]
+        for brick in self.bricks:
+            if brick.arbiter and held:
+                # It has the names of what the others have, without content.
+                certain[brick.name] = frozenset.intersection(*held)
+        return certain
+
+    async def _look(self, *, digests: bool = False) -> dict[str, BrickLeftovers]:
+        found = [
+            await self.leftovers.look(brick, volume_id=self.volume_id, digests=digests and not brick.arbiter)
+            for brick in self.bricks
+        ]
+        return {one.brick: one for one in with_open_elsewhere(found)}
+
+    async def _states(self, leftover: Leftover) -> dict[bytes, NameState]:
+        """What each of its names is. Without a digest `equal` says only that nothing speaks against it."""
+        volume = self.volume
+
+        def see() -> dict[bytes, NameState]:
+            copy = volume.copy_inode(leftover)
+            states = {}
+            for path in originals(leftover):
+                seen = volume.look(path)
+                state = name_state(leftover, seen, copy_inode=copy, equal=True, in_volume=self.in_volume)
+                if state is NameState.EQUAL and leftover.digest and leftover.digest != volume.digest(path):
+                    state = NameState.OTHER
+                states[path] = state
+            return states
+
+        return await self.blocking(see, timeout_s=_CONTENT_TIMEOUT_S)
+
+    async def _some(self, brick: Brick, leftovers: Sequence[Leftover]) -> None:
+        """Some of one brick, from their look to their new names."""
+        groups: list[_Group] = []
+        for leftover in leftovers:
+            with self._told(leftover):
+                group = await self._prepare(brick, leftover)
+                groups += [] if group is None else [group]
+        groups = await self._unchanged(brick, groups)
+        waiting: list[_Group] = []
+        for group in groups:
+            with self._told(group.leftover):
+                await self._set_aside(group)
+                waiting.append(group)
+        if any(group.aside for group in waiting):
+            await self.clock.sleep(_SETTLE_S)
+        for group in await self._unchanged(brick, waiting, digests=True):
+            with self._told(group.leftover):
+                await self._place(group)
+
+    async def _prepare(self, brick: Brick, leftover: Leftover) -> _Group | None:
+        """Its copy, whole and proven; None where it needs none. Raises ToolFailed where it is left alone."""
+        states = await self._states(leftover)
+        digest = b""
+        if NameState.EQUAL in states.values():
+            digest = await self._read(brick, leftover, None)
+            states = await self._states(replace(leftover, digest=digest))
+        aside = [original(name) for name in leftover.names if name.startswith(ASIDE)]
+        group = _Group(leftover=leftover, states=states, digest=digest, aside=aside)
+        if is_done(states) and not leftover.open:
+            await self._drop(group)
+            return None
+        if reasons := against(leftover, states):
+            await self._give_back(group)
+            raise ToolFailed("; ".join(reasons))
+        if NameState.COPY in states.values():
+            group.begun_before = True
+        else:
+            group.digest = await self._copy(brick, leftover)
+        return group
+
+    async def _copy(self, brick: Brick, leftover: Leftover) -> bytes:
+        volume, times = self.volume, times_of(leftover, own=self.own_times)
+        descriptor = await self._call(lambda: volume.begin_copy(leftover))
+        try:
+            digest = await self._read(brick, leftover, descriptor)
+            await self._call(lambda: volume.end_copy(leftover, descriptor, times=times))
+        finally:
+            if descriptor is not None:
+                volume.abandon(descriptor)
+        if digest != await self.blocking(lambda: volume.digest(COPIES + leftover.key), timeout_s=_CONTENT_TIMEOUT_S):
+            raise ToolFailed("its copy in the volume has another content")
+        return digest
+
+    async def _read(self, brick: Brick, leftover: Leftover, descriptor: int | None) -> bytes:
+        """The digest of what the brick has, which is written into a copy on the way where there is one."""
+        if leftover.type is EntryType.SYMLINK:
+            return hashlib.sha256(leftover.target).digest()
+        if leftover.type is not EntryType.FILE:
+            return b""
+        digest, position = hashlib.sha256(), 0
+        sparse = leftover.blocks * 512 < leftover.size_bytes
+
+        async def take(piece: bytes) -> None:
+            nonlocal position
+            digest.update(piece)
+            if descriptor is not None:
+                at = position
+                await self._call(lambda: self.volume.write(descriptor, piece, at, sparse=sparse))
+            position += len(piece)
+
+        await self.leftovers.read(brick, leftover, take)
+        return digest.digest()
+
+    async def _unchanged(self, brick: Brick, groups: Sequence[_Group], *, digests: bool = False) -> list[_Group]:
+        """Those that still are what they were when their copy was made; the others get back what was set aside."""
+        if not groups:
+            return []
+        now = {one.inode: one for one in (await self._look(digests=digests))[brick.name].found}
+        good = []
+        for group in groups:
+            found = now.get(group.leftover.inode)
+            why = changed(group.leftover, found, group.aside)
+            if not why and digests and not group.begun_before and found is not None and found.digest != group.digest:
+                why = "its content changed"
+            if not why:
+                good.append(group)
+                continue
+            with self._told(group.leftover):
+                await self._give_back(group)
+                raise ToolFailed(why)
+        return good
+
+    async def _set_aside(self, group: _Group) -> None:
+        for path in [path for path, state in group.states.items() if state is NameState.ITSELF]:
+            if path not in group.aside:
+                group.aside.append(path)
+            try:
+                await self._call(partial(self.volume.set_aside, path))
+            except OSError:
+                await self._give_back(group)
+                raise
+
+    async def _give_back(self, group: _Group) -> None:
+        """What was set aside gets its names again, where nothing else has them by now."""
+        for path in group.aside:
+            await self._call(partial(self.volume.put_back, path))
+        if not group.begun_before and NameState.COPY not in group.states.values():
+            await self._call(partial(self.volume.drop_copy, group.leftover))
+
+    async def _place(self, group: _Group) -> None:
+        """The copy gets the names; then what was set aside goes. Raises OSError, ToolFailed."""
+        placed = [path for path, state in group.states.items() if state in (NameState.ABSENT, NameState.ITSELF)]
+        for path in placed:
+            await self._call(partial(self.volume.place, group.leftover, path))
+        for path in () if group.begun_before else placed:
+            if group.digest != await self.blocking(partial(self.volume.digest, path), timeout_s=_CONTENT_TIMEOUT_S):
+                raise ToolFailed("what the volume has there now has another content: what was set aside is kept")
+        await self._drop(group)
+        self._recovered += 1
+        self._names += len(placed)
+
+    async def _drop(self, group: _Group) -> None:
+        for path in group.aside:
+            await self._call(partial(self.volume.drop_aside, group.leftover, path))
+        await self._call(partial(self.volume.drop_copy, group.leftover))
+
+    async def _call(self, work: Callable[[], T]) -> T:
+        return await self.blocking(work, timeout_s=_CALL_TIMEOUT_S)
+
+    @contextmanager
+    def _told(self, leftover: Leftover) -> Iterator[None]:
+        """What goes wrong with one is told, and the others go on."""
+        try:
+            yield
+        except (MigratorError, OSError, TimeoutError) as error:
+            reason = (
+                error.message if isinstance(error, MigratorError) else getattr(error, "strerror", None) or "no answer"
+            )
+            self._problems[leftover.names[0]] = reason
+
+
+def _unchanged(names: Mapping[bytes, Leftover], now: BrickLeftovers) -> Iterator[bytes]:
+    found = {name: one for one in now.found for name in one.names}
+    for name, before in names.items():
+        one = found.get(name)
+        if one is not None and (one.inode, one.gfid, one.ctime_ns) == (before.inode, before.gfid, before.ctime_ns):
+            yield name
