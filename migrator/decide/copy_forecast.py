@@ -10,7 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from migrator.decide.copy_rhythm import Rhythm, find_rhythm
-from migrator.decide.transfer_cost import CostSums, least_squares, sum_of
+from migrator.decide.transfer_cost import least_squares, sum_of
+from migrator.domain.cost import CostSums
 from migrator.domain.forecast import RANGE_SHARE, ConePoint, CopyForecast, WorkSlot
 from migrator.domain.plan import TransferCost
 from migrator.domain.units import DAY_S, format_duration, several

@@ -1,8 +1,8 @@
 """What a stream spends per file and per byte, fitted from attempts that were measured."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from migrator.domain.cost import CostSums
 from migrator.domain.plan import TransferCost
 from migrator.domain.units import format_size, several
 
@@ -10,21 +10,6 @@ ENOUGH_ATTEMPTS = 5
 """Fewer attempts say more about the moment than about the file systems."""
 
 _SINGULAR = 1e-9
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CostSums:
-    """Sums over measured attempts, each with f files, b bytes and s seconds: all that a least squares fit needs."""
-
-    attempts: int
-    files: float
-    size_bytes: float
-    seconds: float
-    files_files: float
-    files_bytes: float
-    bytes_bytes: float
-    files_seconds: float
-    bytes_seconds: float
 
 
 def fit_cost(sums: CostSums, streams: int) -> TransferCost | None:

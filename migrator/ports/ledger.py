@@ -31,6 +31,7 @@ from migrator.domain.tree import UserTree
 from migrator.domain.verification import VerificationRecord
 from migrator.ports.additions import AdditionRecords
 from migrator.ports.archives import ArchiveRecords
+from migrator.ports.capacity import CapacityRecords
 from migrator.ports.drains import DrainRecords
 from migrator.ports.hooks import HookRecords
 from migrator.ports.probing import ProbeRecords
@@ -452,6 +453,9 @@ class Ledger(Protocol):
 
     @property
     def probes(self) -> ProbeRecords: ...
+
+    @property
+    def capacity(self) -> CapacityRecords: ...
 
     @property
     def events(self) -> EventRecords: ...

@@ -16,6 +16,7 @@ from migrator.domain.report import (
     ThroughputPoint,
 )
 from migrator.ports.ledger import Ledger, RunRecord
+from migrator.ports.report_sums import ReportSums
 
 
 class LedgerFacts(Protocol):
@@ -60,3 +61,6 @@ class ReadableLedger(Ledger, Protocol):
 
     @property
     def facts(self) -> LedgerFacts: ...
+
+    @property
+    def report_sums(self) -> ReportSums: ...

@@ -7,7 +7,8 @@ from sqlalchemy import Float, Row, cast, func, insert, select
 
 from migrator.adapters.ledger import tables
 from migrator.adapters.ledger.database import Database
-from migrator.decide.transfer_cost import CostSums, fit_cost
+from migrator.decide.transfer_cost import fit_cost
+from migrator.domain.cost import CostSums
 from migrator.domain.plan import TransferCost
 from migrator.domain.states import AttemptState, ChunkKind
 from migrator.domain.transfer import Sample

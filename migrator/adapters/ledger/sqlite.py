@@ -11,6 +11,7 @@ from migrator.adapters.ledger.arrivals import SqliteArrivals
 from migrator.adapters.ledger.attempts import SqliteAttempts
 from migrator.adapters.ledger.backups import backup
 from migrator.adapters.ledger.benchmarks import SqliteBenchmarks
+from migrator.adapters.ledger.capacity import SqliteCapacity
 from migrator.adapters.ledger.chunks import SqliteChunks
 from migrator.adapters.ledger.cutovers import SqliteCutovers
 from migrator.adapters.ledger.database import BUSY_TIMEOUT_S, Database
@@ -33,6 +34,7 @@ from migrator.domain.errors import UsageError
 
 if TYPE_CHECKING:
     from migrator.adapters.ledger.facts import SqliteFacts
+    from migrator.adapters.ledger.report_sums import SqliteReportSums
 
 
 class SqlitePasses(SqlitePassRecords, SqliteArrivals, SqliteChunks, SqliteAttempts, SqliteTrees):
@@ -51,6 +53,7 @@ class SqliteLedger:
         self.passes = SqlitePasses(database)
         self.samples = SqliteSamples(database)
         self.probes = SqliteProbes(database)
+        self.capacity = SqliteCapacity(database)
         self.events = SqliteEvents(database)
         self.verifications = SqliteVerifications(database)
         self.predictions = SqlitePredictions(database)
@@ -81,6 +84,13 @@ class SqliteLedger:
         from migrator.adapters.ledger.facts import SqliteFacts  # noqa: PLC0415
 
         return SqliteFacts(self._database)
+
+    @cached_property
+    def report_sums(self) -> "SqliteReportSums":
+        """The sums that only reports ask for, as late as `facts`."""
+        from migrator.adapters.ledger.report_sums import SqliteReportSums  # noqa: PLC0415
+
+        return SqliteReportSums(self._database)
 
     def close(self) -> None:
         """Release the file. May be called again."""

@@ -282,6 +282,19 @@ samples = Table(
     sqlite_with_rowid=False,
 )
 
+# How full both sides were: a row a side at the begin and end of a run, and every hour of it.
+capacity_samples = Table(
+    "capacity_samples",
+    metadata,
+    Column("side", PlainText, primary_key=True),
+    Column("at_s", Float, primary_key=True),
+    _required("total_bytes", Integer),
+    _required("free_bytes", Integer),
+    Column("total_inodes", Integer),
+    Column("free_inodes", Integer),
+    sqlite_with_rowid=False,
+)
+
 # A row a minute and side, thinned out when they are old; without times it had no answer, or failed.
 probes = Table(
     "probes",
@@ -592,6 +605,22 @@ addition_samples = Table(
     sqlite_with_rowid=False,
 )
 
+# One row an attempt to stop the source volume for good. `files` and `size_bytes` were proven to be on the target before.
+retirements = Table(
+    "retirements",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    _required("volume", PlainText),
+    _required("volume_id", PlainText),
+    _required("state", PlainText),
+    _required("intended_at_s", Float),
+    Column("ended_at_s", Float),
+    _required("catalog", PlainText),
+    _required("files", Integer),
+    _required("size_bytes", Integer),
+    _required("failure", PlainText),
+)
+
 # One row a suite and call; `places`, `hosts` and `notes` are JSON, as they are read as a whole.
 benchmarks = Table(
     "benchmarks",
@@ -623,20 +652,4 @@ benchmark_measurements = Table(
     _required("unit", PlainText),
     _required("document", PlainText),
     sqlite_with_rowid=False,
-)
-
-# One row an attempt to stop the source volume for good. `files` and `size_bytes` were proven to be on the target before.
-retirements = Table(
-    "retirements",
-    metadata,
-    Column("id", Integer, primary_key=True),
-    _required("volume", PlainText),
-    _required("volume_id", PlainText),
-    _required("state", PlainText),
-    _required("intended_at_s", Float),
-    Column("ended_at_s", Float),
-    _required("catalog", PlainText),
-    _required("files", Integer),
-    _required("size_bytes", Integer),
-    _required("failure", PlainText),
 )

@@ -25,6 +25,7 @@ from migrator.ports.run_files import RunDirectory, RunFiles
 from migrator.ports.storage_targets import StorageTargets
 from migrator.stages.run.bases import unfinished_delta
 from migrator.stages.run.batch import BatchRun
+from migrator.stages.run.capacity_watch import capacity_watch
 from migrator.stages.run.context import LOG, Invocation, World
 from migrator.stages.run.delta import Deltas
 from migrator.stages.run.guards import find_problems, read_plan, site_problems
@@ -101,7 +102,7 @@ async def run_batches(
         hooking = Hooking(invocation=invocation, hooks=hooks, plan=plan, site=site)
         exit_code = ExitCode.FAILED
         try:
-            async with heartbeat(invocation):
+            async with heartbeat(invocation), capacity_watch(world):
                 summary = await _copy(
                     hooking,
                     batches,

@@ -8,7 +8,8 @@ import pytest
 from migrator.decide.copy_forecast import Left, forecast_copy
 from migrator.decide.copy_rhythm import find_rhythm, is_weekend
 from migrator.decide.copy_slots import slot_width_s, slots_of
-from migrator.decide.transfer_cost import CostSums, fit_cost, sum_of
+from migrator.decide.transfer_cost import fit_cost, sum_of
+from migrator.domain.cost import CostSums
 from migrator.domain.forecast import CopyForecast, WorkSlot
 from migrator.domain.plan import TransferCost
 from migrator.domain.units import DAY_S, HOUR_S

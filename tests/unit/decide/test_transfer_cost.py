@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from migrator.decide.transfer_cost import ENOUGH_ATTEMPTS, CostSums, fit_cost
+from migrator.decide.transfer_cost import ENOUGH_ATTEMPTS, fit_cost
+from migrator.domain.cost import CostSums
 
 Attempt = tuple[float, float, float]
 

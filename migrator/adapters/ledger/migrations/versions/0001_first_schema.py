@@ -198,6 +198,17 @@ def upgrade() -> None:
         sqlite_with_rowid=False,
     )
     op.create_table(
+        "capacity_samples",
+        sa.Column("side", sa.Text(), nullable=False),
+        sa.Column("at_s", sa.Float(), nullable=False),
+        sa.Column("total_bytes", sa.Integer(), nullable=False),
+        sa.Column("free_bytes", sa.Integer(), nullable=False),
+        sa.Column("total_inodes", sa.Integer(), nullable=True),
+        sa.Column("free_inodes", sa.Integer(), nullable=True),
+        sa.PrimaryKeyConstraint("side", "at_s", name=op.f("pk_capacity_samples")),
+        sqlite_with_rowid=False,
+    )
+    op.create_table(
         "probes",
         sa.Column("id", sa.Integer(), nullable=False),
         sa.Column("side", sa.Text(), nullable=False),
@@ -556,6 +567,20 @@ def upgrade() -> None:
         sqlite_with_rowid=False,
     )
     op.create_table(
+        "retirements",
+        sa.Column("id", sa.Integer(), nullable=False),
+        sa.Column("volume", sa.Text(), nullable=False),
+        sa.Column("volume_id", sa.Text(), nullable=False),
+        sa.Column("state", sa.Text(), nullable=False),
+        sa.Column("intended_at_s", sa.Float(), nullable=False),
+        sa.Column("ended_at_s", sa.Float(), nullable=True),
+        sa.Column("catalog", sa.Text(), nullable=False),
+        sa.Column("files", sa.Integer(), nullable=False),
+        sa.Column("size_bytes", sa.Integer(), nullable=False),
+        sa.Column("failure", sa.Text(), nullable=False),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_retirements")),
+    )
+    op.create_table(
         "benchmarks",
         sa.Column("id", sa.Integer(), nullable=False),
         sa.Column("suite", sa.Text(), nullable=False),
@@ -586,18 +611,4 @@ def upgrade() -> None:
         ),
         sa.PrimaryKeyConstraint("benchmark_id", "place", "run", "step", name=op.f("pk_benchmark_measurements")),
         sqlite_with_rowid=False,
-    )
-    op.create_table(
-        "retirements",
-        sa.Column("id", sa.Integer(), nullable=False),
-        sa.Column("volume", sa.Text(), nullable=False),
-        sa.Column("volume_id", sa.Text(), nullable=False),
-        sa.Column("state", sa.Text(), nullable=False),
-        sa.Column("intended_at_s", sa.Float(), nullable=False),
-        sa.Column("ended_at_s", sa.Float(), nullable=True),
-        sa.Column("catalog", sa.Text(), nullable=False),
-        sa.Column("files", sa.Integer(), nullable=False),
-        sa.Column("size_bytes", sa.Integer(), nullable=False),
-        sa.Column("failure", sa.Text(), nullable=False),
-        sa.PrimaryKeyConstraint("id", name=op.f("pk_retirements")),
     )
