@@ -8,8 +8,10 @@ from pathlib import Path
 from migrator import bootstrap
 from migrator.adapters.catalog.comparison import ComparisonFiles
 from migrator.adapters.catalog.manifest import ManifestDirectories
+from migrator.adapters.catalog.retained import changed_source
 from migrator.adapters.catalog.store import CatalogDirectories
 from migrator.adapters.catalog.switched import SwitchedCatalogFiles
+from migrator.adapters.durable import write_durably
 from migrator.adapters.executors.local import LocalExecutor
 from migrator.adapters.executors.local_host import LocalHost
 from migrator.adapters.filesystems.back_sides import SourceSide, TargetSide
@@ -31,11 +33,15 @@ from migrator.domain.archives import ARCHIVE_DIRECTORY
 from migrator.domain.brick import VolumeState
 from migrator.domain.convergence import Limits
 from migrator.domain.cutover import CutoverRecord
+from migrator.domain.entry import EntryType
 from migrator.domain.errors import ToolFailed
+from migrator.domain.paths import parent
 from migrator.domain.run import RetryPolicy, RunRequest
 from migrator.domain.scan import CatalogRecord
 from migrator.domain.site import TargetCapabilities
+from migrator.domain.trash import trash_place
 from migrator.domain.verification import DigestPolicy, VerificationRecord
+from migrator.ports.carrying_back import SourceChange, SourceChangeKind
 from migrator.ports.hosts import Host
 from migrator.ports.lanes import Way
 from migrator.ports.ledger import Ledger, SiteRecord
@@ -46,6 +52,9 @@ from migrator.stages.carry_back.back_site import PLAN, exchanged
 from migrator.stages.run.delta import Deltas
 from migrator.stages.run.lanes import HostLane, LaneSet
 from migrator.stages.scan import ScanRequest, scan
+
+_GIVEN_UP = "given-up"
+"""In the directory of a rollback: the paths, each with a NUL, that are carried back whether they changed or not."""
 
 
 def carrying_back(
@@ -117,6 +126,49 @@ class BackSites:
             finally:
                 source.close()
                 target.close()
+
+    def changed_source(
+        self, record: CutoverRecord, *, before: str, now: str, carried: Sequence[str]
+    ) -> Sequence[SourceChange]:
+        """By the migration's own catalogs, as the port says."""
+        catalogs, back = self._wiring.site.catalogs_dir, self._directory(record) / "catalogs"
+        return changed_source(
+            catalogs / before,
+            catalogs / now,
+            tree=record.tree.path,
+            carried=[back / name for name in carried],
+            ctimes=self._wiring.site.source.kind != "gluster",
+            temp_dir=self._wiring.temp_dir,
+        )
+
+    def give_up_source(self, record: CutoverRecord, changes: Sequence[SourceChange], *, at_s: float) -> int:
+        """Note down what is overwritten, and keep what stands there, as the port says."""
+        directory = self._directory(record)
+        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        again = {*self._given_up(directory)}
+        for change in changes:
+            # What was made and what is moved away changes the times of the directory that holds it.
+            again |= {change.path, parent(change.path)}
+        write_durably(directory / _GIVEN_UP, b"".join(path + b"\0" for path in sorted(again)))
+        place, kept = trash_place(at_s, record.id, "rollback", 0), 0
+        moves = MovingTarget(self._wiring.source_root)
+        try:
+            moves.open_place(place)
+            for change in changes:
+                # Of a directory that was there before only attributes differ, and what lies in it is listed by itself.
+                if change.stands is EntryType.DIRECTORY and change.kind is SourceChangeKind.CHANGED:
+                    continue
+                kept += moves.trash(change.path, place) is not None
+        finally:
+            moves.close()
+        return kept
+
+    @staticmethod
+    def _given_up(directory: Path) -> tuple[bytes, ...]:
+        try:
+            return tuple(path for path in (directory / _GIVEN_UP).read_bytes().split(b"\0") if path)
+        except FileNotFoundError:
+            return ()
 
     def _sides(
         self, record: CutoverRecord, real: PosixSource | GlusterSource, kept: TargetCapabilities | None
@@ -249,6 +301,7 @@ class BackSites:
                 max_files=transfer.chunk_files,
                 range_size_bytes=transfer.range_size_bytes if copies_ranges(self._engine) else None,
             ),
+            again=self._given_up(directory),
             max_shrink=transfer.max_shrink,
             trash_keep_s=transfer.trash_keep_s,
             limits=Limits(max_freeze_s=site.cutover.max_freeze_s, max_delta_passes=1),

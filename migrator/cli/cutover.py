@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
@@ -74,6 +75,11 @@ def cutover_command(
 @batches
 @users
 @click.option("-n", "--dry-run", is_flag=True, help="Show what it would begin with, and change nothing.")
+@click.option(
+    "--overwrite-source",
+    is_flag=True,
+    help="Also where somebody changed the retained source: what stands in the way there goes to its trash.",
+)
 @verb
 def rollback_command(
     invocation: Invocation,
@@ -83,6 +89,7 @@ def rollback_command(
     users: Sequence[str],
     plan_name: str | None,
     dry_run: bool,
+    overwrite_source: bool,
 ) -> ExitCode:
     """Move users back to the source, with what they changed on the target; possible until the source is purged.
 
@@ -96,6 +103,7 @@ def rollback_command(
         plan_name=plan_name,
         dry_run=dry_run,
         accept_freeze=False,
+        overwrite_source=overwrite_source,
         back=True,
     )
 
@@ -110,6 +118,7 @@ def _move(
     dry_run: bool,
     accept_freeze: bool,
     back: bool,
+    overwrite_source: bool = False,
 ) -> ExitCode:
     site = open_site(invocation)
     wiring = bootstrap.Wiring(site)
@@ -120,7 +129,10 @@ def _move(
         chosen = _chosen(ledger, plan, numbers, every=every, names=names, named=plan_name is not None, back=back)
         summaries: list[CutoverSummary] = []
         for name, trees in chosen.items():
-            request = _request(site, name, trees, dry_run=dry_run, accept_freeze=accept_freeze)
+            request = replace(
+                _request(site, name, trees, dry_run=dry_run, accept_freeze=accept_freeze),
+                overwrite_source=overwrite_source,
+            )
 
             async def work(shown: Progress, request: CutoverRequest = request) -> CutoverSummary:
                 async with cutover_parts(

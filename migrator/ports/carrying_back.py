@@ -1,11 +1,13 @@
 """Carrying back what a user changed on the target, for a rollback."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Protocol
 
 from migrator.domain.cutover import CutoverRecord, TargetChanges
 from migrator.domain.cutover_seen import PassSeen, ProofSeen
-from migrator.domain.entry import Entry
+from migrator.domain.entry import Entry, EntryType
 from migrator.domain.freezing import FrozenTop
 
 
@@ -15,6 +17,25 @@ class CarriedBack:
 
     seen: PassSeen
     changes: TargetChanges
+
+
+class SourceChangeKind(StrEnum):
+    """What somebody did to a path of a source that is kept. A directory in the place of something else was `made`."""
+
+    MADE = "made"
+    CHANGED = "changed"
+    REMOVED = "removed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceChange:
+    """One path of a retained source that is not what the final pass saw there, and what was not carried back. `stands`: what
+    is there now; None where nothing is.
+    """
+
+    path: bytes
+    kind: SourceChangeKind
+    stands: EntryType | None
 
 
 class CarriesBack(Protocol):
@@ -36,6 +57,18 @@ class CarriesBack(Protocol):
 
     def seen(self, record: CutoverRecord) -> tuple[PassSeen | None, ProofSeen | None]:
         """The newest pass that carried back for this attempt, and the newest verification after it. Blocking."""
+
+    def changed_source(self, record: CutoverRecord, *, before: str, now: str) -> Sequence[SourceChange]:
+        """What somebody changed on the retained source: its catalog `now` against the catalog `before` of the final pass, but for
+        what this program has carried back itself, for a rollback that was given up. In order of path. Blocking; raises what
+        reading catalogs raises.
+        """
+
+    def give_up_source(self, record: CutoverRecord, changes: Sequence[SourceChange]) -> int:
+        """Let a rollback overwrite these changes: what stands there and is no directory that was there before goes to the
+        trash of the source, and `carry` brings what the target has of all of them. How many paths went to the trash. May be
+        called again, also after a kill. Blocking; raises OSError.
+        """
 
     def changes(self, record: CutoverRecord) -> TargetChanges | None:
         """What was found to be changed on the target since the switch; None before anything was looked for. Blocking."""

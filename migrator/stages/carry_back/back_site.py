@@ -5,7 +5,7 @@ that was seen on the source. Its seed pass has no chunks: both sides were equal 
 the target was then, which the first pass is compared with.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
@@ -20,6 +20,7 @@ from migrator.domain.verification import DigestPolicy, VerificationRecord
 from migrator.ports.activity import Activity
 from migrator.ports.back_sides import BackSide, BackSource, SwitchedCatalogs
 from migrator.ports.blocking import Blocking
+from migrator.ports.carrying_back import SourceChange
 from migrator.ports.catalog import ChunkLists
 from migrator.ports.clock import Clock
 from migrator.ports.lanes import Lanes
@@ -89,6 +90,18 @@ class Openings(Protocol):
 
     def read(self, record: CutoverRecord) -> AbstractContextManager[Ledger | None]:
         """Its ledger alone, to be read; None where there is no such site yet."""
+
+    def changed_source(
+        self, record: CutoverRecord, *, before: str, now: str, carried: Sequence[str]
+    ) -> Sequence[SourceChange]:
+        """What the migration's own catalogs of the source say somebody changed there, but for what the catalogs `carried` of
+        this rollback's site explain. Blocking; raises UsageError, Refused.
+        """
+
+    def give_up_source(self, record: CutoverRecord, changes: Sequence[SourceChange], *, at_s: float) -> int:
+        """Note down durably what is to be carried back whether it changed or not, and move what stands there to the trash of
+        the source; how many paths. Blocking; raises OSError.
+        """
 
     @property
     def policy(self) -> DigestPolicy:

@@ -16,7 +16,7 @@ from migrator.domain.freezing import FrozenTop
 from migrator.domain.paths import show
 from migrator.domain.scan import CatalogRecord
 from migrator.domain.states import PassKind
-from migrator.ports.carrying_back import CarriedBack
+from migrator.ports.carrying_back import CarriedBack, SourceChange
 from migrator.stages.carry_back.back_site import (
     PLAN,
     BackParts,
@@ -133,6 +133,17 @@ class CarryingBack:
             if ledger is None or newest_pass(ledger, record) is None:
                 return None
             return target_changes(ledger, record, PLAN)
+
+    def changed_source(self, record: CutoverRecord, *, before: str, now: str) -> Sequence[SourceChange]:
+        """What somebody changed on the retained source, as the port says. Blocking."""
+        with self._openings.read(record) as ledger:
+            passes = () if ledger is None else ledger.passes.of_batch(PLAN, record.id)
+            carried = [one.catalog for one in passes if one.kind is not PassKind.SEED]
+        return self._openings.changed_source(record, before=before, now=now, carried=carried)
+
+    def give_up_source(self, record: CutoverRecord, changes: Sequence[SourceChange]) -> int:
+        """Let the rollback overwrite what somebody changed there, as the port says. Blocking."""
+        return self._openings.give_up_source(record, changes, at_s=record.since_s)
 
     def top(self, record: CutoverRecord, *, source_before: FrozenTop, target_before: FrozenTop) -> Entry:
         """What the tree's top is to be on the source when it is thawed there, for `TargetTrees.open_tree` over the source:

@@ -14,6 +14,7 @@ from migrator.domain.units import format_duration
 from migrator.stages.cutover.guarding import Guarding
 from migrator.stages.cutover.machine import TreeMachine
 from migrator.stages.cutover.owed import call_owed
+from migrator.stages.cutover.retained import RetainedSource
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +63,9 @@ class Beginning:
             if record is not None:
                 await call_owed(machine, record)
             return _on_source(tree, batch, record)
+        if problem := await RetainedSource(cutting=cutting).problem(record):
+            cutting.say(EventKind.GUARD_REFUSED, Severity.ERROR, record, problem)
+            return _not_back(record, problem)
         cutting.say(EventKind.CUTOVER_STARTED, Severity.INFO, record, f"{tree.user} is moved back to the source")
         return await machine.bring(record)
 
@@ -108,6 +112,19 @@ class Beginning:
 def _there_already(record: CutoverRecord, words: str) -> TreeOutcome:
     return TreeOutcome(
         tree=record.tree, batch=record.batch, ending=Ending.MOVED, cutover=cutover_facts(record), words=words
+    )
+
+
+def _not_back(record: CutoverRecord, problem: str) -> TreeOutcome:
+    return TreeOutcome(
+        tree=record.tree,
+        batch=record.batch,
+        ending=Ending.REFUSED,
+        cutover=cutover_facts(record),
+        words=f"{record.tree.user} stays on the target: {problem}",
+        hint="look at these paths, and bring over to the target what is worth it; then give the same command with "
+        "--overwrite-source, which moves what stands in the way to the trash of the source",
+        problems=(problem,),
     )
 
 

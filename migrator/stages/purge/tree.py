@@ -142,7 +142,7 @@ class PurgeOfTree:
     async def _free(self, placed: Placed, proofs: TreeProofs, found: Found | None, names: int) -> TreePurge:
         tree, world, record = self._record.tree, self._world, self._record
         whole, outside = (record.notes.purge, 0) if found is None else found.sum(proofs)
-        await in_thread(lambda: world.back_up(f"purge-{record.id:06d}"))
+        await in_thread(lambda: world.back_up(f"purge-{record.own_name}"))
         notes = NO_NOTES if found is None else CutoverNotes(purge=whole)
         step = world.ledger.cutovers.intend(record.id, purge_act(), at_s=world.clock.now_s(), notes=notes)
         try:

@@ -52,7 +52,7 @@ class Deltas:
 
     A tree may lose the share `max_shrink` of its names and bytes between two scans. `limits` say when passes end. Plans
     that reap need `reap_lists`. With `differing`, what a verification found to differ is sent again; with `extras`, what is on
-    the target alone is taken away there.
+    the target alone is taken away there. `again` are paths that are sent whether they changed or not.
     """
 
     scan: Scan
@@ -67,6 +67,7 @@ class Deltas:
     reap_lists: ReapLists | None = None
     differing: Differing | None = None
     extras: Extras | None = None
+    again: Sequence[bytes] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -232,7 +233,7 @@ class DeltaPass:
             base,
             catalog.name,
             trees=trees,
-            unsettled=(*missing.paths, *in_chunks, *differing, *emptied),
+            unsettled=(*missing.paths, *in_chunks, *differing, *emptied, *deltas.again),
             unsettled_trees=missing.trees,
             reap_list=reap_list_of(self.plan, deltas.reap_lists),
         ) as comparison:

@@ -1,0 +1,61 @@
+"""A rollback to a source that somebody changed meanwhile: nothing of that is overwritten in silence."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import MakeXfs
+from tests.cut_site import CutSite, cut_site
+from tests.snapshots import snapshot
+
+pytestmark = [pytest.mark.needs_root, pytest.mark.slow, pytest.mark.timeout(600)]
+
+
+@pytest.fixture
+def site(scratch: Path, make_xfs: MakeXfs) -> Iterator[CutSite]:
+    with cut_site(scratch, make_xfs(), make_xfs(), stages=("pre-freeze",)) as made:
+        yield made
+
+
+def test_what_root_changed_on_the_source_stops_a_rollback_until_it_is_given_up(site: CutSite) -> None:
+    site.cutover()
+    source, target = site.source(), site.target()
+    before = snapshot(os.fsencode(target))
+    (source / "d0" / "made by root").write_bytes(b"root's")
+    (source / "d1" / "f0001").write_bytes(b"root was here")
+    (source / "d2" / "f0002").unlink()
+    refused = site.call("rollback", "--user", "ann", "--json", code=4).outcome
+    assert refused["ending"] == "refused"
+    for words in ("d0/made by root (made)", "d1/f0001 (changed)", "d2/f0002 (removed)", "3 paths"):
+        assert words in refused["words"], refused["words"]
+    assert "--overwrite-source" in refused["hint"]
+    assert site.tree() == target
+    assert site.is_open(target), "nobody was frozen for it"
+    assert (source / "d1" / "f0001").read_bytes() == b"root was here"
+
+    moved = site.call("rollback", "--user", "ann", "--overwrite-source", "--json").outcome
+
+    assert moved["ending"] == "moved", moved
+    assert site.tree() == source
+    assert site.snapshot() == before
+    trash = site.site.source.path / ".migrator-trash"
+    kept = {path.name: path.read_bytes() for path in trash.rglob("*") if path.is_file()}
+    assert kept == {"made by root": b"root's", "f0001": b"root was here"}
+
+
+def test_what_a_rollback_carried_before_it_was_given_up_is_nobodys_change(site: CutSite) -> None:
+    site.cutover()
+    (site.target() / "d0" / "new of the user").write_bytes(b"new")
+    (site.target() / "d3" / "f0003").write_bytes(b"changed by the user")
+    (site.target() / "d4" / "f0004").unlink()
+    refuses = site.hook("pre-switch.d/60-refuses", "exit 1")
+    before = site.snapshot()
+    assert site.rollback(code=4)["ending"] == "given-up"
+    assert (site.source() / "d0" / "new of the user").exists(), "it was carried"
+    assert site.tree() == site.target()
+    refuses.unlink()
+    assert site.rollback()["ending"] == "moved"
+    assert site.tree() == site.source()
+    assert site.snapshot() == before
