@@ -7,7 +7,6 @@ from pathlib import Path
 from migrator.adapters.catalog.cover import CoverParquetFiles
 from migrator.adapters.filesystems.gluster import GlusterSource
 from migrator.adapters.filesystems.gluster_retirements import GlusterRetirements
-from migrator.adapters.filesystems.purging import MountedPlaces
 from migrator.adapters.ledger.sqlite import SqliteLedger
 from migrator.adapters.writers.clients import known_endpoints
 from migrator.adapters.writers.search import BrickWriters
@@ -29,66 +28,61 @@ _LIST = "uncovered.tsv"
 async def retirement_world(
     wiring: Wiring, source: GlusterSource, ledger: SqliteLedger, progress: Progress
 ) -> AsyncIterator[RetirementWorld]:
-    """The ports of a retirement, for the length of the block. Raises UsageError, OSError where the source cannot be opened."""
+    """The ports of a retirement, for the length of the block. Raises UsageError."""
     site = wiring.site
     volume = site.source.volume
     if volume is None:
         raise UsageError("[source] volume is missing", hint="name the Gluster volume in site.toml")
-    places = MountedPlaces(wiring.source_root)
-    try:
-        async with reached(site) as hosts, bricks(site, source, via=site.source.via, hosts=hosts) as found:
+    async with reached(site) as hosts, bricks(site, source, via=site.source.via, hosts=hosts) as found:
 
-            async def scanned() -> CatalogRecord:
-                request = ScanRequest(
-                    trees=site.users.trees,
-                    exclude=site.users.exclude,
-                    users=user_map(site),
-                    via=site.source.via,
-                    restart=True,
-                )
-                return await scan(
-                    request,
-                    source=source,
-                    ledger=ledger,
-                    catalogs=wiring.catalogs(),
-                    progress=progress,
-                    clock=wiring.clock,
-                    bricks=found,
-                )
-
-            async def endpoints() -> tuple[Mapping[str, Endpoint], tuple[str, ...]]:
-                return await known_endpoints(
-                    hosts, tuple(hosts.names), wiring.processes, volume=volume, mount=wiring.source_root
-                )
-
-            def back_up(name: str) -> None:
-                directory = site.site.state_dir / "backups"
-                directory.mkdir(mode=0o700, exist_ok=True)
-                ledger.backup(directory / f"ledger-{name}.db")
-
-            yield RetirementWorld(
-                volume=GlusterRetirements(source.commands, volume=volume),
+        async def scanned() -> CatalogRecord:
+            request = ScanRequest(
+                trees=site.users.trees,
+                exclude=site.users.exclude,
+                users=user_map(site),
+                via=site.source.via,
+                restart=True,
+            )
+            return await scan(
+                request,
                 source=source,
-                target_root=wiring.target_root,
-                places=places,
-                writers=BrickWriters(hosts, tuple(hosts.names), source, processes=wiring.processes),
-                endpoints=endpoints,
-                scan=scanned,
-                cover=CoverParquetFiles(site.catalogs_dir, temp_dir=wiring.temp_dir),
-                manifests=wiring.manifests(),
-                list_to=_list_to,
-                back_up=back_up,
-                hooks=wiring.hooks(),
                 ledger=ledger,
-                locks=wiring.locks(),
-                files=wiring.run_files(),
+                catalogs=wiring.catalogs(),
                 progress=progress,
                 clock=wiring.clock,
-                blocking=wiring.blocking(),
-                tokens=new_token,
+                bricks=found,
             )
-    finally:
-        places.close()
+
+        async def endpoints() -> tuple[Mapping[str, Endpoint], tuple[str, ...]]:
+            return await known_endpoints(
+                hosts, tuple(hosts.names), wiring.processes, volume=volume, mount=wiring.source_root
+            )
+
+        def back_up(name: str) -> None:
+            directory = site.site.state_dir / "backups"
+            directory.mkdir(mode=0o700, exist_ok=True)
+            ledger.backup(directory / f"ledger-{name}.db")
+
+        yield RetirementWorld(
+            volume=GlusterRetirements(source.commands, volume=volume),
+            source=source,
+            target_root=wiring.target_root,
+            writers=BrickWriters(hosts, tuple(hosts.names), source, processes=wiring.processes),
+            endpoints=endpoints,
+            scan=scanned,
+            cover=CoverParquetFiles(site.catalogs_dir, temp_dir=wiring.temp_dir),
+            manifests=wiring.manifests(),
+            list_to=_list_to,
+            back_up=back_up,
+            hooks=wiring.hooks(),
+            ledger=ledger,
+            locks=wiring.locks(),
+            files=wiring.run_files(),
+            progress=progress,
+            clock=wiring.clock,
+            blocking=wiring.blocking(),
+            tokens=new_token,
+        )
 
 
 @contextmanager

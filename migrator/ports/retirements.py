@@ -42,8 +42,5 @@ class RetirementRecords(Protocol):
     def finish(self, retirement_id: int, state: RetirementState, *, at_s: float, failure: str = "") -> RetirementRecord:
         """What became of it. Raises LedgerCorrupt for a state that may not follow."""
 
-    def latest(self, volume: str) -> RetirementRecord | None:
-        """The newest attempt at a volume of this name."""
-
     def newest(self) -> RetirementRecord | None:
         """The newest attempt at any volume."""

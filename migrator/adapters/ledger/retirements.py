@@ -51,17 +51,11 @@ class SqliteRetirements:
                 )
             return _record(_row(connection, retirement_id))
 
-    def latest(self, volume: str) -> RetirementRecord | None:
-        """The newest attempt at a volume of this name."""
-        return self._newest(select(_retirements).where(_retirements.c.volume == volume))
-
     def newest(self) -> RetirementRecord | None:
         """The newest attempt at any volume."""
-        return self._newest(select(_retirements))
-
-    def _newest(self, query: Any) -> RetirementRecord | None:  # noqa: ANN401 - a query's type is SQLAlchemy's business
+        query = select(_retirements).order_by(_retirements.c.id.desc()).limit(1)
         with self._database.read() as connection:
-            row = connection.execute(query.order_by(_retirements.c.id.desc()).limit(1)).one_or_none()
+            row = connection.execute(query).one_or_none()
         return None if row is None else _record(row)
 
 

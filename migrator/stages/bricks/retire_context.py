@@ -18,7 +18,6 @@ from migrator.ports.ledger import Ledger, SiteRecord
 from migrator.ports.locks import Locks
 from migrator.ports.manifest import Manifests
 from migrator.ports.progress import Progress
-from migrator.ports.purging import ClosedPlaces
 from migrator.ports.retirements import CoverFiles, RetirementCommands
 from migrator.ports.run_files import RunFiles
 from migrator.stages.hooking import HookedStep, HookWorld, StepHooks
@@ -39,7 +38,6 @@ class RetirementWorld:
     volume: RetirementCommands
     source: SourceFileSystem
     target_root: bytes
-    places: ClosedPlaces
     writers: WriterSearch
     endpoints: Callable[[], Awaitable[tuple[Mapping[str, Endpoint], tuple[str, ...]]]]
     scan: Callable[[], Awaitable[CatalogRecord]]

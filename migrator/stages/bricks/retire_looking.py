@@ -76,7 +76,7 @@ class RetirementLooker:
                 clients=clients,
                 clients_unseen=unseen,
                 opened=await self._opened(),
-                purge_left=await self._seen(lambda: world.places.stands(PURGE_NAME)),
+                purge_left=await self._seen(self._purge_left),
             )
         )
 
@@ -146,6 +146,13 @@ class RetirementLooker:
         newest = {frozenset(one.bricks): one for one in self.call.world.ledger.additions.all()}
         resting = {*UNTOUCHED_STATES, AdditionState.SETTLED}
         return tuple(one.shown_bricks for one in newest.values() if one.state not in resting)
+
+    def _purge_left(self) -> bool:
+        """Whether anything lies where trees are taken apart, which no scan lists. Raises OSError."""
+        source = self.call.world.source
+        if source.look(PURGE_NAME) is None:
+            return False
+        return any(block.entries or block.problems for block in source.read_directory(PURGE_NAME))
 
     async def _mounts(self) -> tuple[str, ...]:
         source = await self._seen(self.call.world.source.identity)
