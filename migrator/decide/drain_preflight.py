@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from math import ceil
 
 from migrator.decide.drain_facts import structure_problems
+from migrator.decide.drain_retained import retained_problems
 from migrator.decide.gluster_faults import version_problems
 from migrator.decide.subvolumes import subvolumes
 from migrator.domain.brick import Brick, VolumeState
@@ -64,6 +65,7 @@ def _problems(facts: DrainFacts) -> Iterator[str]:
     yield from version_problems(facts.versions, hosts)
     yield from _open_files(facts)
     yield from _linked_symlinks(facts.linked_symlinks)
+    yield from retained_problems(facts.retained, unread_plan=facts.unread_plan, accepted=facts.retained_accepted)
 
 
 def _health(state: VolumeState) -> Iterator[str]:

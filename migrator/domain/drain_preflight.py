@@ -18,6 +18,33 @@ class BrickLoad:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TreeOnBricks:
+    """What one user tree has on bricks, by a catalog: names of files, and bytes of their content; a hard-linked file's bytes
+    count once.
+    """
+
+    tree: bytes
+    files: int
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetainedSource:
+    """What still lies on leaving bricks of a user who works on the target. `plan` is the one that he was cut over by, `due_in_s`
+    how long his source is still kept ([cutover] retain). `purge_planned_first`: the schedule of the plan in force has it
+    purged before these bricks are drained.
+    """
+
+    tree: bytes
+    user: str
+    plan: str
+    files: int
+    size_bytes: int
+    due_in_s: float
+    purge_planned_first: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DrainFacts:
     """Everything that the guards before a drain look at.
 
@@ -26,7 +53,8 @@ class DrainFacts:
     effect (`10%`, or bytes), `quorum` the problems of the pool's quorum. `versions` are those of GlusterFS by host of the
     volume. `open_files` counts descriptors of clients on the leaving bricks, `open_files_accepted` that they were
     accepted by name. `linked_symlinks` are symlinks with several names, on the leaving bricks. `drains_elsewhere` names other
-    bricks of which a drain has not come to rest.
+    bricks of which a drain has not come to rest. `retained` is what users who work on the target still have there,
+    `retained_accepted` that it is moved for nothing, `unread_plan` why the plan in force cannot be read.
     """
 
     bricks: tuple[str, ...]
@@ -42,12 +70,16 @@ class DrainFacts:
     open_files_accepted: bool
     linked_symlinks: tuple[bytes, ...] | None
     drains_elsewhere: tuple[str, ...] | None
+    retained: tuple[RetainedSource, ...] | None = ()
+    retained_accepted: bool = False
+    unread_plan: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrickContent:
     """What a catalog knows of bricks that are to be drained: names of files, bytes of their content and on the disk, the
-    largest file on the disk, and symlinks with several names (the first ones). A hard-linked file's bytes count once.
+    largest file on the disk, symlinks with several names (the first ones), and what each user tree has there. A hard-linked
+    file's bytes count once.
     """
 
     files: int
@@ -55,3 +87,4 @@ class BrickContent:
     allocated_bytes: int
     largest_bytes: int
     linked_symlinks: tuple[bytes, ...]
+    trees: tuple[TreeOnBricks, ...] = ()

@@ -4,13 +4,16 @@ from pathlib import Path
 
 import pytest
 
+from migrator.adapters.catalog.brick_contents import BrickContentFiles
 from migrator.adapters.catalog.brick_usage import BrickUsageFiles
 from migrator.domain.brick_list import BrickUse
+from migrator.domain.drain_preflight import TreeOnBricks
 from migrator.domain.errors import UsageError
 from tests.catalogs import directory, invented, symlink, write_catalog
 
 ONE, TWO, EMPTY = "gl1:/b1", "gl1:/b2", "gl2:/b1"
 TREES = (b"home/alice", b"home/b\xff\nb")
+LINKED = (b"home/alice/1", b"home/b\xff\nb/2")
 
 
 def usage(tmp_path: Path) -> BrickUsageFiles:
@@ -53,6 +56,28 @@ def test_bytes_of_a_hard_linked_file_count_once_on_its_brick(tmp_path: Path) -> 
     assert sum(one.size_bytes for one in found) == 100
     assert sum(one.allocated_bytes for one in found) == 8 * 512
     assert found[0] == use("alice", 2, 100, 8)
+
+
+def test_what_the_trees_have_on_bricks_that_are_to_be_drained(tmp_path: Path) -> None:
+    ino = 2**63 + 5
+    linked = [invented(name, size_bytes=100, blocks=8, ino=ino, nlink=2, brick=ONE) for name in LINKED]
+    entries = [
+        *linked,
+        directory(b"home/alice/d"),
+        invented(b"home/alice/a", size_bytes=10, blocks=8, brick=TWO),
+        invented(b"home/alice/b", size_bytes=1000, blocks=8, brick=EMPTY),
+        invented(b"lost", size_bytes=7, blocks=8, brick=ONE),
+    ]
+    write_catalog(tmp_path, entries, TREES, bricks=(ONE, TWO, EMPTY))
+    contents = BrickContentFiles(tmp_path, temp_dir=tmp_path / "tmp")
+    found = contents.content("catalog-1", (ONE, TWO))
+    assert found is not None
+    assert (found.files, found.size_bytes) == (4, 117)
+    assert found.trees == (
+        TreeOnBricks(tree=TREES[0], files=2, size_bytes=110),
+        TreeOnBricks(tree=TREES[1], files=1, size_bytes=0),
+    )
+    assert contents.content("catalog-1", ("gl9:/b",)) is None
 
 
 def test_several_trees_of_one_user_are_added_up(tmp_path: Path) -> None:

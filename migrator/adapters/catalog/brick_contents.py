@@ -3,10 +3,11 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from migrator.adapters.catalog.brick_usage import BRICK_USES
 from migrator.adapters.catalog.database import connect
 from migrator.adapters.catalog.listings import create_entries
 from migrator.adapters.catalog.reader import open_closed
-from migrator.domain.drain_preflight import BrickContent
+from migrator.domain.drain_preflight import BrickContent, TreeOnBricks
 
 _MOST_SYMLINKS = 1000
 
@@ -28,6 +29,10 @@ _SYMLINKS = """
     SELECT path FROM entries WHERE type = 'symlink' AND nlink > 1 AND list_contains($bricks, brick)
     ORDER BY path LIMIT $most
 """
+_TREES = f"""
+    SELECT tree, sum(names)::BIGINT, sum(bytes)::BIGINT FROM ({BRICK_USES}) AS uses(brick, tree, names, bytes, allocated)
+    WHERE tree IS NOT NULL AND list_contains($bricks, brick) GROUP BY tree ORDER BY tree
+"""  # noqa: S608 (constant text)
 
 
 class BrickContentFiles:
@@ -46,10 +51,12 @@ class BrickContentFiles:
             create_entries(connection, closed.part_files)
             sums = connection.execute(_SUMS, {"bricks": list(bricks)}).fetchone() or (0, 0, 0, 0)
             rows = connection.execute(_SYMLINKS, {"bricks": list(bricks), "most": _MOST_SYMLINKS}).fetchall()
+            trees = connection.execute(_TREES, {"bricks": list(bricks)}).fetchall()
         return BrickContent(
             files=sums[0],
             size_bytes=sums[1],
             allocated_bytes=sums[2],
             largest_bytes=sums[3],
             linked_symlinks=tuple(path for (path,) in rows),
+            trees=tuple(TreeOnBricks(tree=tree, files=files, size_bytes=size) for tree, files, size in trees),
         )

@@ -17,7 +17,9 @@ from migrator.adapters.output.document import (
     wide,
 )
 from migrator.adapters.output.wording import NONE, when
+from migrator.decide.drain_retained import retained_words
 from migrator.domain.addition_standing import BrickStandings
+from migrator.domain.drain_preflight import RetainedSource
 from migrator.domain.drain_run import DrainCheck, DrainEnding, DrainSummary
 from migrator.domain.drain_standing import DrainStanding
 from migrator.domain.paths import show
@@ -122,6 +124,7 @@ def _check(check: DrainCheck) -> Iterator[Block]:
             ("GlusterFS", versions),
             ("open files", _count(check.open_files)),
             ("symlinks with several names", "not known" if links is None else format_count(len(links))),
+            ("sources of users on the target", _retained(check.retained)),
         ]
     )
     if links:
@@ -139,6 +142,12 @@ def _check(check: DrainCheck) -> Iterator[Block]:
                 for name, room in sorted(check.rooms.items())
             ],
         )
+
+
+def _retained(sources: Sequence[RetainedSource] | None) -> str:
+    if sources is None:
+        return "not known"
+    return f"{retained_words(sources)}: they are moved for nothing" if sources else "none"
 
 
 def _size(size_bytes: int | None) -> str:

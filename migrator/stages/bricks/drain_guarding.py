@@ -6,10 +6,11 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from migrator.decide.drain_preflight import drain_problems
+from migrator.decide.drain_retained import retained_sources
 from migrator.decide.drain_standing import quorum_problems
 from migrator.domain.brick import VolumeState
 from migrator.domain.drain import DrainRecord
-from migrator.domain.drain_preflight import BrickContent, BrickLoad, DrainFacts
+from migrator.domain.drain_preflight import BrickContent, BrickLoad, DrainFacts, RetainedSource
 from migrator.domain.drain_run import DrainCheck
 from migrator.domain.entry import EntryType
 from migrator.domain.errors import MigratorError
@@ -46,6 +47,7 @@ class Guarding:
         tops = await self._top_directories()
         open_files = None if tops is None else await world.open_files(leaving, tops)
         links = None if content is None else await self._still_linked(content.linked_symlinks)
+        retained, unread_plan = self._retained(record, content)
         own = [None if rooms is None else rooms.get(brick.name) for brick in leaving if not brick.arbiter]
         used_bytes = [
             None
@@ -79,6 +81,9 @@ class Guarding:
             drains_elsewhere=tuple(
                 one.shown_bricks for one in world.ledger.drains.under_way() if set(one.bricks) != set(record.bricks)
             ),
+            retained=retained,
+            retained_accepted=self.call.request.accept_retained,
+            unread_plan=unread_plan,
         )
         return DrainCheck(
             problems=drain_problems(facts),
@@ -94,7 +99,33 @@ class Guarding:
             size_bytes=None if content is None else content.size_bytes,
             largest_bytes=None if content is None else content.largest_bytes,
             linked_symlinks=links,
+            retained=retained,
         )
+
+    def _retained(
+        self, record: DrainRecord, content: BrickContent | None
+    ) -> tuple[tuple[RetainedSource, ...] | None, str]:
+        """Sources of users who work on the target, and why the plan in force cannot be read (empty where it can)."""
+        if content is None:
+            return None, ""
+        world = self.call.world
+        cutovers = {one.tree: world.ledger.cutovers.latest(one.tree) for one in content.trees}
+        plan, unread = None, ""
+        latest = world.ledger.plans.latest()
+        if latest is not None and world.plans is not None:
+            try:
+                plan, _ = world.plans.read(latest.name)
+            except MigratorError as error:
+                unread = error.message
+        sources = retained_sources(
+            content.trees,
+            {tree: cutover for tree, cutover in cutovers.items() if cutover is not None},
+            plan,
+            bricks=record.bricks,
+            retain_s=world.retain_s,
+            now_s=self.call.now_s(),
+        )
+        return sources, unread
 
     async def _top_directories(self) -> tuple[bytes, ...] | None:
         """The directories in the volume's root: whatever users can have open lies below one. None where it cannot be read."""

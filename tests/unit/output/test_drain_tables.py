@@ -10,6 +10,7 @@ from migrator.domain.addition import AdditionSide, AdditionState
 from migrator.domain.addition_standing import AdditionStanding, BrickStandings
 from migrator.domain.brick_list import BrickRoom
 from migrator.domain.drain import DrainState
+from migrator.domain.drain_preflight import RetainedSource
 from migrator.domain.drain_run import DrainCheck, DrainEnding, DrainSummary
 from migrator.domain.drain_standing import DrainStanding
 from migrator.domain.progress import DrainProgress
@@ -73,6 +74,17 @@ CHECK = DrainCheck(
     size_bytes=10 * GIB,
     largest_bytes=GIB,
     linked_symlinks=(b"home/a/li\nnk",),
+    retained=(
+        RetainedSource(
+            tree=b"home/alice",
+            user="alice",
+            plan="plan",
+            files=3,
+            size_bytes=GIB,
+            due_in_s=0.0,
+            purge_planned_first=False,
+        ),
+    ),
 )
 SUMMARY = DrainSummary(
     volume="vol1",
@@ -101,7 +113,16 @@ def test_leftovers_are_listed_with_what_to_do() -> None:
 
 def test_a_dry_run_shows_all_that_the_guards_look_at() -> None:
     shown = text(drain_document(replace(SUMMARY, dry_run=True, check=CHECK, left_behind=(), confirm="abc123")))
-    for words in ("nothing was changed", "10%", "gl3: not known", "scan-1", "gl1:/srv/b1/data", "abc123", "cp -P"):
+    for words in (
+        "nothing was changed",
+        "10%",
+        "gl3: not known",
+        "scan-1",
+        "gl1:/srv/b1/data",
+        "abc123",
+        "cp -P",
+        "3 files (1.0 GiB) of 1 user",
+    ):
         assert words in shown
 
 

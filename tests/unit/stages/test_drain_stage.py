@@ -10,15 +10,19 @@ from typing import Any
 import pytest
 
 from migrator.adapters.ledger.sqlite import SqliteLedger, open_ledger
+from migrator.adapters.plans.documents import PlanFiles
 from migrator.config.site import Window
 from migrator.domain.brick import Brick, VolumeState
 from migrator.domain.brick_list import BrickRoom
+from migrator.domain.cutover import CutoverNotes, CutoverState, CutoverStep
+from migrator.domain.cutover_seen import Act as CutoverAct
 from migrator.domain.drain import DrainState
-from migrator.domain.drain_preflight import BrickContent
+from migrator.domain.drain_preflight import BrickContent, TreeOnBricks
 from migrator.domain.drain_run import DrainEnding, DrainRequest, DrainSummary
 from migrator.domain.drain_seen import PlaceSeen
 from migrator.domain.errors import LockHeld, Refused, ToolFailed, UsageError
 from migrator.domain.scan import CatalogRecord
+from migrator.domain.schedule import BatchStep, OrderSchedule, Outcome, Schedule, ScheduleOrder, SubvolumeStep
 from migrator.domain.site import MountIdentity
 from migrator.domain.tree import UserTree
 from migrator.domain.units import GIB
@@ -28,10 +32,19 @@ from migrator.ports.ledger import SiteRecord
 from migrator.stages.brick_standings import read_bricks
 from migrator.stages.bricks.drain import drain_bricks, stop_drain
 from migrator.stages.bricks.drain_context import DrainWorld
+from tests.contracts.plans import small_plan
 from tests.fakes import Death, FakeLocks, FakeProgress, FakeRunFiles, Killed, VirtualClock, dying, inline
 from tests.unit.decide.drain_world import LAZY, LEAVING, NORMAL, STAYING, THROTTLE
 from tests.unit.decide.drain_world import World as Volume
 
+ALICE, BOB = (UserTree(path=f"home/{user}".encode(), user=user) for user in ("alice", "bob"))
+TO_THE_TARGET = (
+    (CutoverStep.FREEZE, CutoverState.FREEZING, CutoverState.FROZEN),
+    (CutoverStep.FINAL_PASS, CutoverState.FINAL_PASS, CutoverState.FINAL_PASS),
+    (CutoverStep.VERIFY, CutoverState.VERIFYING, CutoverState.VERIFIED),
+    (CutoverStep.SWITCH, CutoverState.SWITCHING, CutoverState.SWITCHED),
+    (CutoverStep.THAW, CutoverState.THAWING, CutoverState.THAWED),
+)
 S = DrainState
 VOLUME_ID = "v"
 REQUEST = DrainRequest(bricks=(LEAVING,), pid=1, poll_s=1.0)
@@ -135,13 +148,21 @@ class Walks:
         return BrickTotals(rows=left, directories=1, problems=0)
 
 
+@dataclass(frozen=True)
 class Contents:
     """What a catalog says."""
+
+    trees: tuple[TreeOnBricks, ...] = ()
 
     def content(self, catalog: str, bricks: Sequence[str]) -> BrickContent | None:
         assert tuple(bricks) == (LEAVING,)
         return BrickContent(
-            files=5, size_bytes=5, allocated_bytes=5 * 4096, largest_bytes=4096, linked_symlinks=(b"home/a/link",)
+            files=5,
+            size_bytes=5,
+            allocated_bytes=5 * 4096,
+            largest_bytes=4096,
+            linked_symlinks=(b"home/a/link",),
+            trees=self.trees,
         )
 
 
@@ -172,6 +193,8 @@ class Site:
     minute: int = 0
     version: str | None = "10.3"
     open_files: int | None = 0
+    trees: tuple[TreeOnBricks, ...] = ()
+    plans: PlanFiles | None = None
 
     def __post_init__(self) -> None:
         self.glusterd = Glusterd(self.volume)
@@ -193,7 +216,7 @@ class Site:
             target_root=b"/mnt/beegfs",
             walks=Walks(self.volume),
             read_block=lambda payload, most: (len(payload), (b"left",) * min(len(payload), most)),
-            contents=Contents,
+            contents=lambda: Contents(self.trees),
             versions=versions,
             open_files=open_files,
             places=places,
@@ -209,6 +232,8 @@ class Site:
             clock=VirtualClock(),
             blocking=inline,
             tokens=lambda: "token",
+            plans=self.plans,
+            retain_s=60.0,
         )
 
     def drain(self, *, death: Death | None = None, **changes: Any) -> DrainSummary:
@@ -289,6 +314,53 @@ def test_bricks_are_drained_and_everything_is_put_back(site: Site) -> None:
     assert (standing.files, standing.moved_files, standing.left_files) == (5, 5, 0)
     assert site.progress.snapshots
     assert site.drain().ending is DrainEnding.DONE
+
+
+def test_what_the_plan_has_purged_first_is_not_moved_for_nothing(site: Site, tmp_path: Path) -> None:
+    site.plans = PlanFiles(tmp_path / "plans", site_id="site-0001")
+    plan = replace(small_plan(trees=(ALICE, BOB)), site_id="site-0001", schedule=schedule_of(LEAVING))
+    path, checksum = site.plans.write(plan)
+    site.ledger.plans.record(plan, path=path, checksum=checksum)
+    site.trees = tuple(TreeOnBricks(tree=tree.path, files=2, size_bytes=GIB) for tree in (ALICE, BOB))
+    # Nobody works on the target yet: whatever lies there is moved because it has to be.
+    assert site.drain(dry_run=True).ending is DrainEnding.PLANNED
+    for tree, batch in ((ALICE, 1), (BOB, 2)):
+        cut_over(site.ledger, tree, batch)
+    (reason,) = (refused := site.drain()).reasons
+    assert (refused.ending, site.state) == (DrainEnding.HALTED, None)
+    assert "2 files (1.0 GiB) of 1 user" in reason
+    assert "`migrator purge --plan plan --user alice --dry-run`" in reason
+    assert refused.check is not None
+    assert [(one.user, one.purge_planned_first) for one in refused.check.retained or ()] == [
+        ("alice", True),
+        ("bob", False),
+    ]
+    Path(path).write_text("{}")
+    (reason,) = site.drain().reasons
+    assert "is not known" in reason
+    assert site.drain(accept_retained=True).ending is DrainEnding.DONE
+
+
+def schedule_of(brick: str) -> Schedule:
+    """Alice is purged before the brick is drained, and bob after it."""
+    steps = tuple(
+        BatchStep(batch=number, begins_day=0.0, moved_day=0.0, freed_day=day, waited_days=0.0)
+        for number, day in ((1, 5.0), (2, 50.0))
+    )
+    drained = SubvolumeStep(subvolume=1, bricks=(brick,), drain_begins_day=5.0, cleared_day=9.0, moved_bytes=1)
+    outcome = Outcome(done_day=60.0, obstacle=None, batches=steps, subvolumes=(drained,), hosts=())
+    return Schedule(problem=None, orders=(OrderSchedule(order=ScheduleOrder.PLANNED, outcome=outcome),))
+
+
+def cut_over(ledger: SqliteLedger, tree: UserTree, batch: int) -> None:
+    """He works on the target."""
+    record = ledger.cutovers.plan(plan="plan", batch=batch, tree=tree, predicted_freeze_s=None, at_s=1.0)
+    notes = CutoverNotes(frozen_top="{}", frozen_target_top="{}")
+    for step, intent, result in TO_THE_TARGET:
+        made = ledger.cutovers.intend(
+            record.id, CutoverAct(step=step, intent=intent, result=result), at_s=2.0, notes=notes
+        )
+        ledger.cutovers.finish(made, result, at_s=3.0)
 
 
 def test_it_goes_on_after_a_kill_at_every_call(site: Site) -> None:
