@@ -16,6 +16,7 @@ from migrator.domain.backup import BackupTold
 from migrator.domain.changes import Changes, ChangeTally, TreeChanges
 from migrator.domain.convergence import ConvergenceRecord, Prediction, TreeChurn
 from migrator.domain.cutover_run import CutoverSummary, TreeOutcome
+from migrator.domain.drain_preflight import RetainedSource
 from migrator.domain.drain_run import DrainCheck, DrainSummary
 from migrator.domain.drain_standing import DrainStanding
 from migrator.domain.purge import PurgeFinding, PurgeSummary, TreePurge
@@ -86,6 +87,7 @@ TYPES = [
     schedule.Remedies,
     DrainSummary,
     DrainCheck,
+    RetainedSource,
     brick_list.BrickListing,
     brick_list.BrickFacts,
     brick_list.BrickRoom,
