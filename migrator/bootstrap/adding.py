@@ -11,12 +11,15 @@ from migrator.adapters.filesystems.gluster import GlusterSource
 from migrator.adapters.filesystems.gluster_additions import GlusterAdditions
 from migrator.adapters.ledger.sqlite import SqliteLedger
 from migrator.bootstrap import Wiring, new_token
+from migrator.bootstrap.draining import local_time
 from migrator.bootstrap.hosts import reached
+from migrator.bootstrap.probing import probe_world
 from migrator.domain.addition import TargetRoom
 from migrator.domain.errors import ToolFailed, UsageError
 from migrator.domain.storage_targets import Reachability, StorageSeen, TargetKind
 from migrator.ports.progress import Progress
 from migrator.stages.bricks.add_context import AdditionWorld
+from migrator.stages.bricks.throttling import ThrottleRules
 
 _ROOM_TIMEOUT_S = 60.0
 
@@ -46,6 +49,13 @@ async def addition_world(
             clock=wiring.clock,
             blocking=wiring.blocking(),
             tokens=new_token,
+            throttle=ThrottleRules(
+                throttle=wiring.site.drain.throttle,
+                windows=wiring.site.drain.windows,
+                local_time=local_time,
+                max_latency_s=wiring.site.governor.max_latency_s,
+            ),
+            probing=probe_world(wiring, ledger),
         )
 
 

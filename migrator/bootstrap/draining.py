@@ -15,6 +15,7 @@ from migrator.adapters.ledger.sqlite import SqliteLedger
 from migrator.adapters.writers.descriptors import open_on_bricks
 from migrator.bootstrap import Wiring, new_token
 from migrator.bootstrap.hosts import reached
+from migrator.bootstrap.probing import probe_world
 from migrator.bootstrap.scanning import bricks
 from migrator.domain.brick import Brick
 from migrator.domain.drain_seen import PlaceSeen
@@ -61,7 +62,9 @@ async def drain_world(
             back_up=back_up,
             throttle=site.drain.throttle,
             windows=site.drain.windows,
-            local_time=_local_time,
+            local_time=local_time,
+            max_latency_s=site.governor.max_latency_s,
+            probing=probe_world(wiring, ledger),
             hooks=wiring.hooks(),
             ledger=ledger,
             locks=wiring.locks(),
@@ -77,7 +80,7 @@ async def drain_world(
         )
 
 
-def _local_time(at_s: float) -> tuple[int, int]:
+def local_time(at_s: float) -> tuple[int, int]:
     """Weekday (0 is Monday) and minute of the day on this machine."""
     found = time.localtime(at_s)
     return found.tm_wday, found.tm_hour * 60 + found.tm_min

@@ -358,7 +358,7 @@ SECTIONS: tuple[Section, ...] = (
     ),
     Section(
         name="governor",
-        description="What users must not notice: streams give way beyond these.",
+        description="What users must not notice (docs/probes.md).",
         keys=(
             Key(
                 name="max_latency",
@@ -366,8 +366,8 @@ SECTIONS: tuple[Section, ...] = (
                 minimum=0.001,
                 sample='"50ms"',
                 field="max_latency_s",
-                effective=False,
-                description="The latency of small operations on either file system.",
+                description="The latency of small operations on either file system, by probes. Beyond that on the source, "
+                "drains and rebalances with a `throttle` give way (docs/probes.md).",
             ),
             Key(
                 name="max_load",
@@ -376,6 +376,14 @@ SECTIONS: tuple[Section, ...] = (
                 sample="32",
                 effective=False,
                 description="The load average of a host.",
+            ),
+            Key(
+                name="probe_interval",
+                form=Form.DURATION,
+                minimum=1,
+                default='"60s"',
+                field="probe_interval_s",
+                description="How often both file systems are probed while `run` is at work or bricks are watched.",
             ),
         ),
     ),

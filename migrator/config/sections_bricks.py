@@ -12,8 +12,8 @@ BRICK_SECTIONS: tuple[Section, ...] = (
                 form=Form.CHOICE,
                 choices=("lazy", "normal", "aggressive"),
                 sample='"normal"',
-                description="`cluster.rebal-throttle` of the volume while bricks are drained; it is put back afterwards. "
-                "Without it the option is left alone.",
+                description="`cluster.rebal-throttle` of the volume while bricks are drained, or files are moved onto new "
+                "ones; it is put back afterwards. Without it the option is left alone.",
             ),
             Key(
                 name="windows",

@@ -258,10 +258,11 @@ class CapacitySection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GovernorSection:
-    """What users must not notice: streams give way beyond these. None: no limit."""
+    """What users must not notice. None: no limit. `probe_interval_s` is how often their latency is looked at."""
 
     max_latency_s: float | None = None
     max_load: float | None = None
+    probe_interval_s: float = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from enum import Enum, auto
 
 from migrator.decide.subvolumes import subvolumes
+from migrator.decide.throttle import still_changed
 from migrator.domain.brick import VolumeState
 from migrator.domain.drain import DrainRecord, DrainState, DrainStep
 from migrator.domain.drain_seen import Act, DrainSeen, Halt
@@ -225,9 +226,4 @@ def recover(record: DrainRecord) -> Act:
 
 def options_to_restore(record: DrainRecord, state: VolumeState) -> tuple[str, ...]:
     """Options that still have a value that this drain has given them. One that somebody else has changed since is his."""
-    now = dict(state.options)
-    return tuple(
-        option.name
-        for option in record.notes.options or ()
-        if (value := now.get(option.name)) is not None and value != option.before and value in option.given
-    )
+    return still_changed(record.notes.options or (), state)

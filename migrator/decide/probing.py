@@ -5,7 +5,7 @@ for all day. Writing and syncing are kept, and do not count: a sync takes as lon
 A probe without an answer took at least as long as it was waited for; one that failed says nothing.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from statistics import median
 
@@ -103,8 +103,3 @@ def pace_after(probes: Iterable[Probe], *, limit_s: float, lowest: int, pace: Pa
         if latency_s is not None:
             found = paced(found, latency_s, limit_s=limit_s, lowest=lowest)
     return found
-
-
-def slowed(value: str, down: int, *, slowest_first: Sequence[str]) -> str:
-    """What a value is so many steps down; the slowest one stays."""
-    return slowest_first[max(slowest_first.index(value) - down, 0)]

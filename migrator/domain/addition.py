@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from migrator.domain.cutover import StepResult
+from migrator.domain.drain import ChangedOption
 
 
 class AdditionSide(StrEnum):
@@ -110,7 +111,8 @@ class AdditionNotes:
     `task_id` is Gluster's id of the fix-layout or rebalance that is waited for; `task_before` the one that was listed when it
     was begun (empty: none). `room_before` is the target before it was given anything; it stands once it is known.
     `size_bytes` is what the new bricks have together, `files` how many a rebalance will look at: those of the catalog, once for
-    each copy.
+    each copy. `options` are those of the volume that it changes: of one that is there already `before` stays, and `given` is
+    added to; an empty tuple says that all are put back.
     """
 
     task_id: str | None = None
@@ -118,6 +120,7 @@ class AdditionNotes:
     room_before: TargetRoom | None = None
     size_bytes: int | None = None
     files: int | None = None
+    options: tuple[ChangedOption, ...] | None = None
 
 
 NO_NOTES = AdditionNotes()

@@ -45,6 +45,9 @@ class AdditionCommands(Protocol):
     async def rebalance(self) -> str:
         """Begin to even out the bricks; returns the id of the task."""
 
+    async def set_option(self, name: str, value: str | None) -> None:
+        """Set an option of the volume; None puts it back to what it is when nobody sets it."""
+
 
 class AdditionRecords(Protocol):
     """Attempts to add bricks, every step of them, and Gluster's counters over time. Synchronous, short transactions."""
@@ -76,7 +79,7 @@ class AdditionRecords(Protocol):
         """
 
     def note(self, addition_id: int, notes: AdditionNotes) -> AdditionRecord:
-        """Facts that are to be kept before the step ends: a task that was begun."""
+        """Facts that are to be kept before the step ends: a task that was begun, an option that is about to be changed."""
 
     def finish(
         self, step_id: int, state: AdditionState, *, at_s: float, notes: AdditionNotes = NO_NOTES, message: str = ""

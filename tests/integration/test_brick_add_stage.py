@@ -71,6 +71,9 @@ class Volume:
     async def rebalance(self) -> str:
         raise AssertionError("nothing is to be moved")
 
+    async def set_option(self, name: str, value: str | None) -> None:
+        raise AssertionError("no option is to be changed")
+
 
 @dataclass
 class Site:

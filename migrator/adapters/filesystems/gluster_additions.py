@@ -53,3 +53,10 @@ class GlusterAdditions:
     async def rebalance(self) -> str:
         """`rebalance VOL start`: a move that would leave a brick with less free space than it had is skipped. Raises ToolFailed."""
         return parse_task_id(await self._commands.ask("rebalance", self._volume, "start"))
+
+    async def set_option(self, name: str, value: str | None) -> None:
+        """`volume set`, or `volume reset`. Raises ToolFailed."""
+        if value is None:
+            await self._commands.ask("reset", self._volume, name)
+        else:
+            await self._commands.ask("set", self._volume, name, value)

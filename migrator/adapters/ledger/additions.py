@@ -8,6 +8,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, Select, insert, select, update
 
 from migrator.adapters.ledger import tables
+from migrator.adapters.ledger.changed_options import decode_options, encode_options
 from migrator.adapters.ledger.database import Database
 from migrator.adapters.ledger.transitions import check, expect_one, missing
 from migrator.domain.addition import (
@@ -24,7 +25,7 @@ from migrator.domain.addition import (
 )
 from migrator.domain.addition_seen import Act
 from migrator.domain.cutover import StepResult
-from migrator.domain.drain import DrainSample
+from migrator.domain.drain import DrainSample, merged_options
 from migrator.domain.errors import LedgerCorrupt
 from migrator.domain.volume_tasks import TaskStatus
 
@@ -231,6 +232,9 @@ def _noted(row: Row[Any], notes: AdditionNotes) -> dict[str, Any]:
         "size_bytes": notes.size_bytes,
         "files": notes.files,
     }
+    if notes.options is not None:
+        merged = merged_options(decode_options(row.options), notes.options) if notes.options else ()
+        values["options"] = encode_options(merged or ())
     if notes.room_before is not None and row.room_before is None:
         values["room_before"] = json.dumps(asdict(notes.room_before))
     return {name: value for name, value in values.items() if value is not None}
@@ -262,6 +266,7 @@ def _record(row: Row[Any]) -> AdditionRecord:
             room_before=None if row.room_before is None else TargetRoom(**json.loads(row.room_before)),
             size_bytes=row.size_bytes,
             files=row.files,
+            options=decode_options(row.options),
         ),
     )
 

@@ -8,6 +8,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, Select, insert, select, update
 
 from migrator.adapters.ledger import tables
+from migrator.adapters.ledger.changed_options import decode_options, encode_options
 from migrator.adapters.ledger.database import Database
 from migrator.adapters.ledger.drain_copying import read_copying
 from migrator.adapters.ledger.transitions import check, expect_one, missing
@@ -18,7 +19,6 @@ from migrator.domain.drain import (
     NO_NOTES,
     OUT_STATES,
     UNDER_WAY_STATES,
-    ChangedOption,
     DrainNotes,
     DrainRecord,
     DrainSample,
@@ -234,8 +234,8 @@ def _noted(row: Row[Any], notes: DrainNotes) -> dict[str, Any]:
         "size_bytes": notes.size_bytes if row.size_bytes is None else None,
     }
     if notes.options is not None:
-        merged = merged_options(_decode_options(row.options), notes.options)
-        values["options"] = json.dumps([asdict(option) for option in merged or ()])
+        merged = merged_options(decode_options(row.options), notes.options)
+        values["options"] = encode_options(merged or ())
     return {name: value for name, value in values.items() if value is not None}
 
 
@@ -258,7 +258,7 @@ def _record(row: Row[Any]) -> DrainRecord:
         times=_decode_times(row.times),
         failure=row.failure,
         notes=DrainNotes(
-            options=_decode_options(row.options),
+            options=decode_options(row.options),
             task_id=row.task_id,
             task_before=row.task_before,
             layout_task_id=row.layout_task_id,
@@ -292,15 +292,6 @@ def _sample(row: Row[Any]) -> DrainSample:
         skipped=row.skipped,
         status=TaskStatus(row.status),
         runtime_s=row.runtime_s,
-    )
-
-
-def _decode_options(text: str | None) -> tuple[ChangedOption, ...] | None:
-    if text is None:
-        return None
-    return tuple(
-        ChangedOption(name=option["name"], before=option["before"], given=tuple(option["given"]))
-        for option in json.loads(text)
     )
 
 

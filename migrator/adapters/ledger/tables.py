@@ -551,7 +551,7 @@ drain_samples = Table(
     sqlite_with_rowid=False,
 )
 
-# One row an attempt; `bricks`, `times` and `room_before` are JSON, as they are read as a whole.
+# One row an attempt; `bricks`, `times`, `options` and `room_before` are JSON, as they are read as a whole.
 additions = Table(
     "additions",
     metadata,

@@ -17,6 +17,7 @@ from migrator.ports.ledger import SiteRecord
 from migrator.stages.bricks.add_context import LOG, AdditionCall, AdditionWorld
 from migrator.stages.bricks.add_machine import AdditionMachine
 from migrator.stages.bricks.add_seeing import AdditionLooker
+from migrator.stages.bricks.add_throttle import AdditionThrottle
 from migrator.stages.hooking import find_hooks
 
 VERB = "brick-add"
@@ -117,6 +118,7 @@ async def _make(
             hooking = call.hooking()
             if hooking is not None:
                 await hooking.begin((HookStep.ADD,))
+            await AdditionThrottle(call=call).restore_left()
             known = additions.latest(state.volume_id, request.bricks, request.side)
             record = additions.plan(
                 side=request.side,

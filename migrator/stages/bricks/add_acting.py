@@ -1,18 +1,21 @@
 """What each step of an addition does. Every one may be done again after a crash."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from migrator.decide.addition import grown, problems_before
 from migrator.decide.addition_standing import standing
 from migrator.domain.addition import NO_NOTES, AdditionNotes, AdditionRecord, AdditionSide, AdditionStep
 from migrator.domain.addition_seen import Act
-from migrator.domain.errors import Refused, ToolFailed
+from migrator.domain.errors import MigratorError, Refused, ToolFailed
+from migrator.domain.events import EventKind, Severity
 from migrator.domain.hooks import HookState
 from migrator.domain.progress import DrainProgress
 from migrator.domain.units import format_duration, format_size
 from migrator.domain.volume_tasks import TaskKind, TaskProgress, TaskStatus
-from migrator.stages.bricks.add_context import AdditionCall, hooked, samples_of
+from migrator.stages.bricks.add_context import AdditionCall, hooked, samples_of, subject_of
 from migrator.stages.bricks.add_seeing import AdditionLooker, told
+from migrator.stages.bricks.add_throttle import AdditionThrottle
+from migrator.stages.probing import probing
 
 _MOVING = (TaskStatus.IN_PROGRESS, TaskStatus.NOT_STARTED)
 _PATIENCE_S = 3600.0
@@ -33,6 +36,11 @@ class AdditionActor:
 
     call: AdditionCall
     looker: AdditionLooker
+    throttle: AdditionThrottle = field(init=False)
+    _doubted: str = ""
+
+    def __post_init__(self) -> None:
+        self.throttle = AdditionThrottle(call=self.call)
 
     async def notes_before(self, act: Act, record: AdditionRecord) -> AdditionNotes:
         """What has to be known before a step begins."""
@@ -49,6 +57,8 @@ class AdditionActor:
 
     async def carry_out(self, act: Act, record: AdditionRecord) -> Done:
         """Do it. Raises MigratorError, OSError, TimeoutError."""
+        if act.step is AdditionStep.GIVE_UP:
+            await self._put_back(record)
         if act.seen_done or act.step is AdditionStep.GIVE_UP:
             return Done(words=act.reason or ("seen to be done" if act.step is AdditionStep.ADD else ""))
         deeds = {
@@ -90,9 +100,11 @@ class AdditionActor:
         return Done()
 
     async def _lay_out(self, record: AdditionRecord) -> Done:
+        await self.throttle.follow(record)
         return self._begun(record, await self.call.world.volume.fix_layout())
 
     async def _balance(self, record: AdditionRecord) -> Done:
+        await self.throttle.follow(record)
         return self._begun(record, await self.call.world.volume.rebalance())
 
     def _begun(self, record: AdditionRecord, task_id: str) -> Done:
@@ -101,6 +113,10 @@ class AdditionActor:
 
     async def _watch(self, record: AdditionRecord) -> Done:
         """Until the task does not move any more, or what is seen needs another decision."""
+        async with probing(self.call.world.probing):
+            return await self._until_moved(record)
+
+    async def _until_moved(self, record: AdditionRecord) -> Done:
         call, heard_s, began_s = self.call, self.call.now_s(), self.call.world.clock.monotonic_s()
         while True:
             found = await told(call.world.volume.state_and_tasks())
@@ -118,6 +134,7 @@ class AdditionActor:
                     return Done()
             if (found is not None and task is None) or now_s - heard_s > _PATIENCE_S:
                 return Done()
+            await self._follow_throttle(record)
             await call.world.clock.sleep(call.request.poll_s)
             if (await self.looker.see(record)).stalled:
                 return Done()
@@ -179,4 +196,23 @@ class AdditionActor:
         hooking = self.call.hooking()
         if hooking is not None:
             await hooking.catch_up(hooked(record), self.call.facts(record, state=HookState.DONE))
-        return Done()
+        return Done(words=await self.throttle.restore(record))
+
+    async def _follow_throttle(self, record: AdditionRecord) -> None:
+        try:
+            await self.throttle.follow(record)
+        except MigratorError as error:
+            self._doubt(record, f"the throttle could not be changed: {error.message}")
+
+    async def _put_back(self, record: AdditionRecord) -> None:
+        """What cannot be put back now is by the next call, whatever it adds."""
+        try:
+            await self.throttle.restore(record)
+        except MigratorError as error:
+            self._doubt(record, f"the throttle could not be put back: {error.message}")
+
+    def _doubt(self, record: AdditionRecord, words: str) -> None:
+        """Told once."""
+        if self._doubted != words:
+            self._doubted = words
+            self.call.say(EventKind.ADDITION_FAILED, Severity.WARNING, subject_of(record), words)

@@ -19,7 +19,9 @@ from migrator.ports.ledger import Ledger, SiteRecord
 from migrator.ports.locks import Locks
 from migrator.ports.progress import Progress
 from migrator.ports.run_files import RunFiles
+from migrator.stages.bricks.throttling import ThrottleRules
 from migrator.stages.hooking import HookedStep, HookWorld, StepHooks
+from migrator.stages.probing import ProbeWorld
 
 LOG = logging.getLogger("migrator.addition")
 _LEVELS = {Severity.INFO: logging.INFO, Severity.WARNING: logging.WARNING, Severity.ERROR: logging.ERROR}
@@ -29,6 +31,7 @@ _LEVELS = {Severity.INFO: logging.INFO, Severity.WARNING: logging.WARNING, Sever
 class AdditionWorld:
     """The ports. `places` looks at what lies where bricks are to be, on their hosts; `versions` tells
     GlusterFS by host, `target_room` asks how large the target is. None of them raises. `back_up` keeps a copy of the ledger under a name (blocking).
+    `throttle` None: Gluster moves files as hard as it is set to; `probing` None: nobody probes meanwhile.
     """
 
     volume: AdditionCommands
@@ -46,6 +49,8 @@ class AdditionWorld:
     clock: Clock
     blocking: Blocking
     tokens: Callable[[], str]
+    throttle: ThrottleRules | None = None
+    probing: ProbeWorld | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,10 +4,8 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from migrator.decide.drain_facts import options_to_restore
 from migrator.decide.drain_standing import wipe_word
 from migrator.domain.brick import VolumeState
-from migrator.domain.cutover import StepResult
 from migrator.domain.drain import ENDED_STATES, OUT_STATES, UNTOUCHED_STATES, DrainRecord, DrainState, DrainStep
 from migrator.domain.drain_run import DrainEnding, DrainRequest, DrainSummary
 from migrator.domain.drain_seen import Act, DrainSeen, Finished, Halt
@@ -19,7 +17,7 @@ from migrator.stages.bricks.drain_context import DRAIN_STEPS, LOG, DrainCall, Dr
 from migrator.stages.bricks.drain_guarding import Guarding
 from migrator.stages.bricks.drain_machine import DrainMachine
 from migrator.stages.bricks.drain_seeing import DrainLooker
-from migrator.stages.bricks.drain_throttle import Throttle
+from migrator.stages.bricks.drain_throttle import Throttle, left_changed
 
 DRAIN_VERB, STOP_VERB = "brick-drain", "brick-stop"
 _LOCK = "drain"
@@ -79,7 +77,7 @@ async def stop_drain(request: DrainRequest, world: DrainWorld) -> DrainSummary:
     """
     asked = await _asked(request, world)
     ended = asked.known is None or asked.known.state in ENDED_STATES
-    if asked.known is None or (ended and not _left_changed(world, asked.state)):
+    if asked.known is None or (ended and not left_changed(world.ledger, asked.state)):
         raise UsageError(
             f"no drain of {', '.join(asked.bricks)} is under way that this program has begun",
             hint="`migrator brick list` shows what Gluster does; what was begun by hand is stopped by hand "
@@ -201,30 +199,13 @@ async def _make(
     return summary
 
 
-def _left_changed(world: DrainWorld, state: VolumeState) -> tuple[DrainRecord, ...]:
-    """Drains that came to rest, and were killed before the options were put back. What somebody has set since it was put
-    back is his.
-    """
-    drains = world.ledger.drains
-    return tuple(
-        record
-        for record in drains.all()
-        if record.volume_id == state.volume_id
-        and record.state in OUT_STATES | {DrainState.STOPPED}
-        and options_to_restore(record, state)
-        and not any(
-            step.step is DrainStep.RESTORE and step.result is StepResult.DONE for step in drains.steps(record.id)
-        )
-    )
-
-
 async def _restore_left(call: DrainCall) -> None:
     """Put back what such drains have changed, so that it does not pass for what was there before. Raises ToolFailed."""
     drains = call.world.ledger.drains
     if drains.under_way():
         return
     state, _ = await call.world.volume.state_and_tasks()
-    for record in _left_changed(call.world, state):
+    for record in left_changed(call.world.ledger, state):
         act = Act(step=DrainStep.RESTORE, intent=record.state, result=record.state)
         step_id = drains.intend(record.id, act, at_s=call.now_s())
         words = await Throttle(call=call).restore(record)

@@ -23,6 +23,7 @@ from migrator.stages.bricks.drain_recovering import recovery_of
 from migrator.stages.bricks.drain_seeing import DrainLooker
 from migrator.stages.bricks.drain_throttle import Throttle
 from migrator.stages.bricks.drain_watching import Watch, progress_of
+from migrator.stages.probing import probing
 
 _MOVING = (TaskStatus.IN_PROGRESS, TaskStatus.NOT_STARTED)
 
@@ -103,7 +104,8 @@ class DrainActor:
     async def _watch(self, act: Act, record: DrainRecord) -> Done:
         watch = Watch(call=self.call, looker=self.looker, throttle=self.throttle)
         # What has come to its end is looked at once: the last counters are kept so.
-        moved = await watch.until_moved(record)
+        async with probing(self.call.world.probing):
+            moved = await watch.until_moved(record)
         found = standing(record, self.call.world.ledger.drains.samples(record.id))
         words = f"{found.moved_files:,} files moved, {found.failures} failures, {found.skipped} skipped"
         return Done(words=words, result=None if moved or act.seen_done else act.intent)

@@ -26,14 +26,12 @@ from migrator.ports.run_files import RunFiles
 from migrator.ports.volume import BrickContents, DrainCommands
 from migrator.stages.bricks.audit import ReadBlock
 from migrator.stages.hooking import HookedStep, HookWorld, StepHooks
+from migrator.stages.probing import ProbeWorld
 
 LOG = logging.getLogger("migrator.drain")
 
 DRAIN_STEPS = (HookStep.DRAIN, HookStep.COMMIT, HookStep.WIPE, HookStep.HAND_OVER)
 """What this verb calls hooks around."""
-
-THROTTLE_OPTION = "cluster.rebal-throttle"
-LAZY = "lazy"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +39,8 @@ class DrainWorld:
     """The ports. `versions` tells GlusterFS by host, `open_files` how many files are open on bricks below trees (None:
     that cannot be seen), `places` what lies where bricks are, given the volume's id. `contents` is asked in a thread.
     `plans` are asked what is purged when, `retain_s` is how long sources are kept. `back_up` keeps a copy of the ledger under a name (blocking). `throttle` None: the option is left alone; with `windows`
-    it holds in these alone. `local_time` gives weekday (0 is Monday) and minute of the day on this machine. `leftovers` and
+    it holds in these alone, and lower steps of it while probes of the source pass `max_latency_s` (None: no limit). `probing`
+    None: nobody probes while Gluster moves files. `local_time` gives weekday (0 is Monday) and minute of the day on this machine. `leftovers` and
     `recovery` bring back what a drain left on its bricks.
     """
 
@@ -58,6 +57,8 @@ class DrainWorld:
     throttle: str | None
     windows: tuple[Window, ...]
     local_time: Callable[[float], tuple[int, int]]
+    max_latency_s: float | None = None
+    probing: ProbeWorld | None = None
     hooks: Hooks | None
     ledger: Ledger
     locks: Locks
@@ -129,21 +130,6 @@ class DrainCall:
             started_at_s=self.now_s(),
         )
 
-    def throttle_now(self) -> str | None:
-        """What the option is to be now; None where it is left alone."""
-        world = self.world
-        if world.throttle is None or not world.windows:
-            return world.throttle
-        day, minute = world.local_time(self.now_s())
-        return world.throttle if any(_holds(window, day, minute) for window in world.windows) else LAZY
-
-    def throttles(self) -> tuple[str, ...]:
-        """Everything that the option may be set to."""
-        world = self.world
-        if world.throttle is None:
-            return ()
-        return tuple(dict.fromkeys((world.throttle, LAZY))) if world.windows else (world.throttle,)
-
 
 def hooked(record: DrainRecord, step: HookStep, brick: str | None = None) -> HookedStep:
     """A step of a drain, as hooks are called around it; of one of its bricks where there are several."""
@@ -189,11 +175,3 @@ def _from_name(name: str) -> Brick:
     host, _, path = name.partition(":/")
     return Brick(name=name, host=host, path=b"/" + path.encode("utf-8", "surrogateescape"), online=None)
 
-
-def _holds(window: Window, day: int, minute: int) -> bool:
-    if window.start_minute < window.end_minute:
-        return day in window.days and window.start_minute <= minute < window.end_minute
-    # It ends on the day after.
-    if minute >= window.start_minute:
-        return day in window.days
-    return (day - 1) % 7 in window.days and minute < window.end_minute
