@@ -24,6 +24,7 @@ _VERBS = {
     "status": "migrator.cli.status:status_command",
     "report": "migrator.cli.report:report_command",
     "brick": "migrator.cli.brick_retire:brick",
+    "bench": "migrator.cli.bench:bench",
     "lab": "migrator.cli.lab:lab",
 }
 """Every verb with its command, in the order in which a migration needs them."""

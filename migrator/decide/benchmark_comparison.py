@@ -69,7 +69,9 @@ class Busy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SuiteComparison:
-    """A suite. `benchmarks` are the numbers of what is compared; `cautions` are what weakens it."""
+    """A suite. `benchmarks` are the numbers of what is compared; `cautions` are what weakens it, `notes` what else was
+    written down, above all what was left out.
+    """
 
     suite: SuiteName
     title: str
@@ -82,6 +84,7 @@ class SuiteComparison:
     steps: tuple[StepComparison, ...]
     background: tuple[Busy, ...]
     cautions: tuple[str, ...]
+    notes: tuple[str, ...]
 
 
 def compare(results: Sequence[BenchmarkResult]) -> tuple[SuiteComparison, ...]:
@@ -111,6 +114,7 @@ def _suite(name: SuiteName, scale: float, group: Sequence[BenchmarkResult]) -> S
         steps=steps,
         background=tuple(busy for result in group for busy in _background(result, several=len(group) > 1)),
         cautions=tuple(_cautions(group, steps)),
+        notes=tuple(dict.fromkeys(note for result in group for note in result.record.notes)),
     )
 
 
@@ -179,7 +183,7 @@ def _background(result: BenchmarkResult, *, several: bool) -> list[Busy]:
         found.append(
             Busy(
                 label=_label(place.label, result, several=several),
-                load=_known([look.load_1min for look in looks]),
+                load=_known([look.load_average for look in looks]),
                 disk_bytes_per_s=_known([look.disk_bytes_per_s for look in looks]),
                 network_bytes_per_s=_known([look.network_bytes_per_s for look in looks]),
             )
@@ -203,7 +207,6 @@ def _cautions(group: Sequence[BenchmarkResult], steps: Sequence[StepComparison])
     for result in group:
         if result.record.state.value != "done":
             found.append(f"benchmark {result.record.id} is {result.record.state.value}: not every run is there")
-        found += [f"benchmark {result.record.id}: {note}" for note in result.record.notes]
         late_s = max((one.skew_s for one in result.measurements), default=0.0)
         if late_s > 0.1:
             found.append(f"benchmark {result.record.id}: hosts began up to {late_s:.1f} s apart")

@@ -12,6 +12,9 @@ _T_975 = (
 """Student's t for a two-sided interval of 95 %, by degrees of freedom from 1 on (any table of the distribution)."""
 
 _NORMAL_975 = 1.959964
+_WIDEST = math.log(20)
+"""An interval that goes further than that to either side is told as none."""
+
 TRIMMED_SHARE = 0.25
 
 
@@ -111,8 +114,8 @@ def _paired_half(logs: Sequence[float]) -> float | None:
 
 
 def _factor(centre: float, half: float | None, *, count: int, paired: bool) -> Factor:
-    # With two pairs the interval can be wider than any number.
-    within = half is not None and abs(centre) + half < math.log(1e12)
+    # Two pairs can give an interval from a thousandth to a thousand, which says as much as none.
+    within = half is not None and half < _WIDEST
     return Factor(
         factor=math.exp(centre),
         low=math.exp(centre - half) if half is not None and within else None,

@@ -254,20 +254,20 @@ def _catalog(scale: float) -> Suite:
         Step(name=name, title=title, lanes=(lane,), unit=Unit.SECONDS, programs=programs, size_bytes=size_bytes)
         for name, title, lane, programs, size_bytes in (
             ("make-directories", "make subdirectories", _many(WorkKind.MAKE_DIRECTORIES, b"d", count), (), 0),
-            ("list-directories", "list them, ls -al", Program(argv=(b"ls", b"-al", b"d")), ("ls",), 0),
-            ("remove-directories", "delete them", _many(WorkKind.REMOVE_DIRECTORIES, b"d", count), (), 0),
+            ("list-directories", "list subdirectories, ls -al", Program(argv=(b"ls", b"-al", b"d")), ("ls",), 0),
+            ("remove-directories", "delete subdirectories", _many(WorkKind.REMOVE_DIRECTORIES, b"d", count), (), 0),
             ("make-files", "make empty files, one process", _many(WorkKind.MAKE_FILES, b"f", count), (), 0),
-            ("list-files", "list them, ls -al", Program(argv=(b"ls", b"-al", b"f")), ("ls",), 0),
-            ("open-files", "open them without reading", _many(WorkKind.OPEN_FILES, b"f", count), (), 0),
-            ("remove-files", "delete them", _many(WorkKind.REMOVE_FILES, b"f", count), (), 0),
+            ("list-files", "list empty files, ls -al", Program(argv=(b"ls", b"-al", b"f")), ("ls",), 0),
+            ("open-files", "open empty files without reading", _many(WorkKind.OPEN_FILES, b"f", count), (), 0),
+            ("remove-files", "delete empty files", _many(WorkKind.REMOVE_FILES, b"f", count), (), 0),
             (
                 "make-sized-files",
                 f"make files of random size up to {format_size(most_bytes)}",
                 _many(WorkKind.MAKE_FILES, b"s", count, most_bytes),
                 (),
-                count * most_bytes // 2,
+                0,
             ),
-            ("remove-sized-files", "delete them", _many(WorkKind.REMOVE_FILES, b"s", count), (), 0),
+            ("remove-sized-files", "delete files of random size", _many(WorkKind.REMOVE_FILES, b"s", count), (), 0),
         )
     ]
     argv = (b"mdtest", b"-n", b"%d" % count, b"-i", b"1", b"-d", b"mdtest")

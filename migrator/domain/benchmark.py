@@ -182,7 +182,7 @@ class Background:
 
     host: str
     span_s: float
-    load_1min: float | None
+    load_average: float | None
     disk_bytes_per_s: float | None
     network_bytes_per_s: float | None
 

@@ -90,3 +90,23 @@ class Cleaning:
     def exit_code(self) -> ExitCode:
         """What is left needs attention."""
         return ExitCode.ATTENTION if self.left else ExitCode.DONE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SuiteFacts:
+    """A suite at a scale; what it needs is for one host."""
+
+    name: SuiteName
+    title: str
+    sizes: str
+    need_bytes: int
+    need_inodes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BenchmarkListing:
+    """The suites, and what was run, oldest first."""
+
+    scale: float
+    suites: tuple[SuiteFacts, ...]
+    benchmarks: tuple[BenchmarkRecord, ...]

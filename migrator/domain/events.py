@@ -64,7 +64,6 @@ class EventKind(StrEnum):
     RETIREMENT_FINISHED = "retirement-finished"
     RETIREMENT_GIVEN_UP = "retirement-given-up"
     RETIREMENT_HALTED = "retirement-halted"
-    THROTTLE_SET = "throttle-set"
     BACKUP_TOLD = "backup-told"
     HOOK_CALLED = "hook-called"
     HOOK_SKIPPED = "hook-skipped"
@@ -76,6 +75,9 @@ class EventKind(StrEnum):
     FILES_ARCHIVED = "files-archived"
     ARCHIVE_VOID = "archive-void"
     FILES_RESTORED = "files-restored"
+    BENCHMARK_RUN = "benchmark-run"
+    BENCHMARK_FAILED = "benchmark-failed"
+    BENCHMARK_LEFT = "benchmark-left"
 
 
 class Severity(StrEnum):

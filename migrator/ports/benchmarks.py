@@ -68,8 +68,8 @@ class Workloads(Protocol):
     async def background(self, host: str, span_s: float) -> Background:
         """What the host does by itself, watched for so long."""
 
-    async def drop_caches(self, directory: WorkDirectory) -> bool:
-        """Write everything out and empty the host's caches; False where that is not allowed."""
+    async def drop_caches(self, directory: WorkDirectory, programs: Collection[str]) -> bool:
+        """Write everything out and empty the host's caches, of all but these programs; False where that is not allowed."""
 
     async def perform(
         self, directory: WorkDirectory, step: Step, *, seed: int, start_at_s: float | None, token: str

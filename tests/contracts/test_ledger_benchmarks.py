@@ -31,7 +31,7 @@ MEASUREMENT = Measurement(
     by_host={"gl1": 1.0, "gl2": 2.0},
     at_s=20.0,
     details={"cpu_s": 0.25},
-    background=(Background(host="gl1", span_s=10.0, load_1min=0.5, disk_bytes_per_s=None, network_bytes_per_s=1e6),),
+    background=(Background(host="gl1", span_s=10.0, load_average=0.5, disk_bytes_per_s=None, network_bytes_per_s=1e6),),
     cold=False,
     skew_s=0.01,
 )

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from migrator.domain import brick_list, reap, report, schedule
+from migrator.decide import benchmark_comparison, benchmark_statistics
+from migrator.domain import benchmark, benchmark_reference, benchmark_run, brick_list, reap, report, schedule
 from migrator.domain.addition_run import AdditionSummary
 from migrator.domain.addition_seen import NewPlace
 from migrator.domain.addition_standing import AdditionStanding, BrickStandings
@@ -110,6 +111,25 @@ TYPES = [
     PurgeSummary,
     TreePurge,
     PurgeFinding,
+    benchmark_run.BenchmarkSummary,
+    benchmark_run.PlaceRoom,
+    benchmark_run.PlannedStep,
+    benchmark_run.BenchmarkResult,
+    benchmark.BenchmarkRecord,
+    benchmark.Place,
+    benchmark.Measurement,
+    benchmark.Background,
+    benchmark_comparison.SuiteComparison,
+    benchmark_comparison.StepComparison,
+    benchmark_comparison.Side,
+    benchmark_statistics.Series,
+    benchmark_comparison.Contrast,
+    benchmark_statistics.Factor,
+    benchmark_comparison.Busy,
+    benchmark_reference.Reference,
+    benchmark_run.BenchmarkListing,
+    benchmark_run.SuiteFacts,
+    benchmark_run.Cleaning,
 ]
 
 

@@ -16,7 +16,7 @@ _RARE = b"zyzzyva\n"
 """What is searched for: one file has it."""
 
 
-def words(seed: object) -> bytes:
+def words(seed: int) -> bytes:
     """Some text of lines, from which the files of trees are cut."""
     source = random.Random(seed)
     letters = "etaoinshrdlucmfwypvbgkjqxz"
@@ -29,7 +29,7 @@ def words(seed: object) -> bytes:
     return "".join(pieces).encode("ascii")
 
 
-def tree(work: dict[str, Any], seed: object) -> Iterator[tuple[str, bytes]]:
+def tree(work: dict[str, Any], seed: int) -> Iterator[tuple[str, bytes]]:
     """The files of a tree: pairs of a path relative to it and of its content."""
     source, pool = random.Random(f"tree {seed}"), words(seed)
     for number in range(work["count"]):
@@ -50,7 +50,7 @@ def directory_of(number: int) -> str:
         number = (number - 1) // 8
 
 
-def make_tree(work: dict[str, Any], seed: object) -> None:
+def make_tree(work: dict[str, Any], seed: int) -> None:
     """The tree on the file system."""
     made = set()
     for path, content in tree(work, seed):
@@ -63,7 +63,7 @@ def make_tree(work: dict[str, Any], seed: object) -> None:
             file.write(content)
 
 
-def make_archive(work: dict[str, Any], seed: object) -> None:
+def make_archive(work: dict[str, Any], seed: int) -> None:
     """The tree as a tar, packed where its name says so."""
     with open(work["path"], "wb") as file:
         packed = work["path"].endswith(b".tgz")
@@ -77,7 +77,7 @@ def make_archive(work: dict[str, Any], seed: object) -> None:
             stream.close()
 
 
-def make_sources(work: dict[str, Any], seed: object) -> None:
+def make_sources(work: dict[str, Any], seed: int) -> None:
     """C sources that include common headers, and a Makefile."""
     source = random.Random(f"sources {seed}")
     place = os.fsdecode(work["path"])
@@ -120,7 +120,7 @@ def _write(path: str, lines: Iterable[str]) -> None:
         file.write("\n".join(lines) + "\n")
 
 
-def blocks(seed: object, name: bytes, number: int, size: int) -> Iterator[bytes]:
+def blocks(seed: int, name: bytes, number: int, size: int) -> Iterator[bytes]:
     """The content of one file of a transfer, block by block: no two blocks are the same."""
     block = bytearray(
         random.Random(f"{seed} {name!r} {number}").getrandbits(8 * BLOCK_BYTES).to_bytes(BLOCK_BYTES, "big")

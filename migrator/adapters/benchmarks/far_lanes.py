@@ -29,7 +29,7 @@ def die_with(parent: int) -> None:
         os._exit(1)
 
 
-def perform(lanes: list[dict[str, Any]], seed: object, start_at: float | None, synced: bool) -> dict[str, Any]:
+def perform(lanes: list[dict[str, Any]], seed: int, start_at: float | None, synced: bool) -> dict[str, Any]:
     """All lanes at once, from `start_at` on this host's clock (None: now). Times are seconds of the monotonic clock."""
     go_read, go_write = os.pipe()
     answers = [_lane(lane, seed, go_read, go_write) for lane in lanes]
@@ -51,7 +51,7 @@ def perform(lanes: list[dict[str, Any]], seed: object, start_at: float | None, s
     }
 
 
-def _lane(lane: dict[str, Any], seed: object, go_read: int, go_write: int) -> tuple[int, int]:
+def _lane(lane: dict[str, Any], seed: int, go_read: int, go_write: int) -> tuple[int, int]:
     reading, writing = os.pipe()
     parent, pid = os.getpid(), os.fork()
     if pid:
@@ -110,6 +110,11 @@ def _program(lane: dict[str, Any]) -> dict[str, Any]:
     if lane["report"]:
         result["output"] = output.decode("utf-8", "replace")
     return result
+
+
+def load(program: str) -> None:
+    """Have a program in memory."""
+    _program({"argv": [os.fsencode(program), b"--version"], "report": ""})
 
 
 def _drained(out_read: int, error_read: int) -> tuple[bytes, bytes]:

@@ -31,12 +31,12 @@ _STEPS = 32
 """Buckets of latencies in each doubling: a percentile is right to 2 %."""
 
 
-def do(work: dict[str, Any], seed: object) -> dict[str, float]:
+def do(work: dict[str, Any], seed: int) -> dict[str, float]:
     """One piece of work; returns what else it measured. Raises OSError, ValueError."""
     return _WORK[work["kind"]](work, seed) or {}
 
 
-def prints(work: dict[str, Any], _seed: object) -> None:
+def prints(work: dict[str, Any], _seed: int) -> None:
     """Prints of 100 bytes, through a buffer, synced."""
     left = work["size_bytes"]
     with open(work["path"], "wb", buffering=_BUFFER_BYTES) as file:
@@ -48,7 +48,7 @@ def prints(work: dict[str, Any], _seed: object) -> None:
         os.fsync(file.fileno())
 
 
-def one_write(work: dict[str, Any], _seed: object) -> None:
+def one_write(work: dict[str, Any], _seed: int) -> None:
     """Writes of 1 MiB, synced."""
     left, block = work["size_bytes"], bytes(BLOCK_BYTES)
     with open(work["path"], "wb", buffering=0) as file:
@@ -62,21 +62,21 @@ def _names(work: dict[str, Any], letter: str) -> list[str]:
     return [f"{place}/{letter}{number:06d}" for number in range(work["count"])]
 
 
-def make_directories(work: dict[str, Any], _seed: object) -> None:
+def make_directories(work: dict[str, Any], _seed: int) -> None:
     """Subdirectories of a new directory."""
     os.mkdir(work["path"])
     for name in _names(work, "d"):
         os.mkdir(name)
 
 
-def remove_directories(work: dict[str, Any], _seed: object) -> None:
+def remove_directories(work: dict[str, Any], _seed: int) -> None:
     """The same, deleted, with their directory."""
     for name in _names(work, "d"):
         os.rmdir(name)
     os.rmdir(work["path"])
 
 
-def make_files(work: dict[str, Any], seed: object) -> None:
+def make_files(work: dict[str, Any], seed: int) -> None:
     """Files of a new directory, empty or of random sizes."""
     os.mkdir(work["path"])
     source, most = random.Random(f"sizes {seed}"), work["size_bytes"]
@@ -88,20 +88,20 @@ def make_files(work: dict[str, Any], seed: object) -> None:
         os.close(descriptor)
 
 
-def open_files(work: dict[str, Any], _seed: object) -> None:
+def open_files(work: dict[str, Any], _seed: int) -> None:
     """The same, opened and closed."""
     for name in _names(work, "f"):
         os.close(os.open(name, os.O_RDONLY))
 
 
-def remove_files(work: dict[str, Any], _seed: object) -> None:
+def remove_files(work: dict[str, Any], _seed: int) -> None:
     """The same, deleted, with their directory."""
     for name in _names(work, "f"):
         os.unlink(name)
     os.rmdir(work["path"])
 
 
-def upload(work: dict[str, Any], seed: object) -> dict[str, float]:
+def upload(work: dict[str, Any], seed: int) -> dict[str, float]:
     """Files from memory, each synced."""
     os.mkdir(work["path"])
     times = []
@@ -124,7 +124,7 @@ def upload(work: dict[str, Any], seed: object) -> dict[str, float]:
     return _rates(times, work)
 
 
-def download(work: dict[str, Any], seed: object) -> dict[str, float]:
+def download(work: dict[str, Any], seed: int) -> dict[str, float]:
     """The same files into memory. Raises ValueError where their content is another one."""
     times = []
     for number in range(work["count"]):
@@ -160,7 +160,7 @@ def _rates(times: list[float], work: dict[str, Any]) -> dict[str, float]:
     }
 
 
-def read_again(work: dict[str, Any], _seed: object) -> dict[str, float]:
+def read_again(work: dict[str, Any], _seed: int) -> dict[str, float]:
     """Readers are processes: threads of this interpreter would wait for one another."""
     pipes = []
     for _ in range(work["threads"]):
@@ -174,7 +174,8 @@ def read_again(work: dict[str, Any], _seed: object) -> dict[str, float]:
                 os._exit(1)
         os.close(writing)
         pipes.append(reading)
-    buckets, count, total, largest = {}, 0, 0.0, 0.0
+    buckets: dict[int, int] = {}
+    count, total, largest = 0, 0.0, 0.0
     for reading in pipes:
         with os.fdopen(reading) as answer:
             found = json.loads(answer.read() or "{}")
@@ -192,7 +193,8 @@ def read_again(work: dict[str, Any], _seed: object) -> dict[str, float]:
 
 
 def _read_for(path: bytes, duration: float) -> dict[str, Any]:
-    buckets, count, total, largest = {}, 0, 0.0, 0.0
+    buckets: dict[int, int] = {}
+    count, total, largest = 0, 0.0, 0.0
     end = time.monotonic() + duration
     while True:
         begin = time.perf_counter()
@@ -217,7 +219,7 @@ def _percentile(buckets: dict[int, int], count: int, share: float) -> float:
     return 1000 * 2 ** (bucket / _STEPS)
 
 
-def remove(work: dict[str, Any], _seed: object) -> None:
+def remove(work: dict[str, Any], _seed: int) -> None:
     """What a pattern matches in the work directory."""
     pattern = os.fsdecode(work["path"])
     for name in os.listdir("."):
@@ -228,7 +230,7 @@ def remove(work: dict[str, Any], _seed: object) -> None:
                 os.unlink(name)
 
 
-_WORK: dict[str, Callable[[dict[str, Any], object], dict[str, float] | None]] = {
+_WORK: dict[str, Callable[[dict[str, Any], int], dict[str, float] | None]] = {
     "tree": make_tree,
     "sources": make_sources,
     "archive": make_archive,

@@ -51,7 +51,7 @@ class _Look(msgspec.Struct, frozen=True):
 
 class _Background(msgspec.Struct, frozen=True):
     span_s: float
-    load_1min: float | None
+    load_average: float | None
     disk_bytes_per_s: float | None
     network_bytes_per_s: float | None
 
@@ -118,14 +118,15 @@ class HostWorkloads:
         return Background(
             host=host,
             span_s=seen.span_s,
-            load_1min=seen.load_1min,
+            load_average=seen.load_average,
             disk_bytes_per_s=seen.disk_bytes_per_s,
             network_bytes_per_s=seen.network_bytes_per_s,
         )
 
-    async def drop_caches(self, directory: WorkDirectory) -> bool:
+    async def drop_caches(self, directory: WorkDirectory, programs: Collection[str]) -> bool:
         """As the port says."""
-        found = await self._ask(directory.host, {"do": "drop", **_place(directory)}, _Dropped, timeout_s=None)
+        question = {"do": "drop", **_place(directory), "programs": sorted(programs)}
+        found = await self._ask(directory.host, question, _Dropped, timeout_s=None)
         return found.dropped
 
     async def perform(

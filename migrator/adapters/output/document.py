@@ -84,7 +84,26 @@ class Chart:
     limit: tuple[str, float] | None = None
 
 
-Block = Paragraph | Facts | Bar | Table | Chart
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BarLine:
+    """One bar: a value with its error to either side (None: not known), and both in words."""
+
+    label: str
+    value: float
+    error: float | None
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BarChart:
+    """Groups of bars, each group to a scale of its own. `summary` says in words what the chart shows."""
+
+    title: str
+    summary: str
+    groups: tuple[tuple[str, tuple[BarLine, ...]], ...]
+
+
+Block = Paragraph | Facts | Bar | Table | Chart | BarChart
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

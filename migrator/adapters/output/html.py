@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from migrator.adapters.output.bar_chart import bar_svg
 from migrator.adapters.output.chart import svg
-from migrator.adapters.output.document import Bar, Block, Chart, Document, Facts, Paragraph, Table, cells
+from migrator.adapters.output.document import Bar, BarChart, Block, Chart, Document, Facts, Paragraph, Table, cells
 from migrator.adapters.output.wording import FILE_CHARACTERS
 
 _environment = Environment(
@@ -33,9 +34,13 @@ def to_html(document: Document, *, language: str = "en") -> str:
         style=Markup(style),  # noqa: S704 - the program's own style sheet
         style_digest=digest,
         kind=_kind,
-        svg=svg,
+        svg=_drawn,
         rows=_rows,
     )
+
+
+def _drawn(block: Chart | BarChart, name: str) -> Markup:
+    return svg(block, name) if isinstance(block, Chart) else bar_svg(block, name)
 
 
 def _rows(block: Table) -> Iterator[tuple[str, ...]]:
@@ -52,5 +57,5 @@ def _kind(block: Block) -> str:
             return "bar"
         case Table():
             return "table"
-        case Chart():
+        case Chart() | BarChart():
             return "chart"

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import assert_never
 
 from migrator.adapters.output.chart import sparkline
-from migrator.adapters.output.document import Bar, Block, Chart, Document, Facts, Paragraph, Table, cells
+from migrator.adapters.output.document import Bar, BarChart, Block, Chart, Document, Facts, Paragraph, Table, cells
 from migrator.adapters.output.wording import FILE_CHARACTERS
 
 _MARKUP = re.compile(r"[\\`*_\[\]<>|~&!$@#]|:(?=//)|(?<=www)\.|(?<=WWW)\.|^[-+=]|(?<=\d)[.)](?= )")
@@ -41,6 +41,14 @@ def _block(block: Block) -> Iterator[str]:
             yield f"**{escape(block.title)}**"
             yield ""
             yield f"`{sparkline([value for _, value in block.points])}`"
+            yield ""
+            yield escape(block.summary)
+        case BarChart():
+            yield f"**{escape(block.title)}**"
+            yield ""
+            for label, lines in block.groups:
+                values = "; ".join(f"{line.label} {line.text}" for line in lines)
+                yield f"- {escape(label)}: {escape(values)}"
             yield ""
             yield escape(block.summary)
         case _:

@@ -15,6 +15,7 @@ from rich.text import Text
 from migrator.adapters.output.chart import sparkline
 from migrator.adapters.output.document import (
     Bar,
+    BarChart,
     Block,
     Chart,
     Column,
@@ -74,8 +75,21 @@ def _block(block: Block) -> Iterator[RenderableType]:
             yield Text(block.title, style="bold")
             yield Text(sparkline([value for _, value in block.points]))
             yield Text(block.summary, overflow="fold")
+        case BarChart():
+            yield from _bars(block)
         case _:
             assert_never(block)
+
+
+def _bars(block: BarChart) -> Iterator[RenderableType]:
+    yield Text(block.title, style="bold")
+    for label, lines in block.groups:
+        yield Padding(Text(label, style="dim"), (0, 0, 0, 1))
+        top = max((line.value for line in lines), default=0.0)
+        for line in lines:
+            share = line.value / top if top > 0 else 0.0
+            yield Padding(_FittedBar(Bar(label=line.label, share=share, text=line.text)), (0, 0, 0, 2))
+    yield Text(block.summary, style="dim", overflow="fold")
 
 
 def _table(block: Table) -> Iterator[RenderableType]:

@@ -1,0 +1,345 @@
+"""Benchmarks for people: tables as mean ± standard error, what is beyond the noise, and what others have published."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from migrator.adapters.output.document import (
+    BarChart,
+    BarLine,
+    Block,
+    Document,
+    Section,
+    Table,
+    clean,
+    facts,
+    figure,
+    paragraph,
+    table,
+    text,
+    wide,
+)
+from migrator.adapters.output.wording import NONE, when
+from migrator.decide.benchmark_comparison import Busy, Side, StepComparison, SuiteComparison, compare
+from migrator.decide.benchmark_statistics import Series
+from migrator.domain.benchmark import BenchmarkRecord, Unit, runs_words, scale_words
+from migrator.domain.benchmark_reference import PUBLICATIONS
+from migrator.domain.benchmark_run import BenchmarkListing, BenchmarkSummary, Cleaning, PlaceRoom
+from migrator.domain.units import format_count, format_rate, format_size, several
+
+_SHOWN_DETAILS = {
+    "bytes_per_s": "rate",
+    "p50_ms": "p50",
+    "p90_ms": "p90",
+    "p99_ms": "p99",
+    "p999_ms": "p99.9",
+    "max_ms": "longest",
+    "reads": "reads",
+    "slowest_file_bytes_per_s": "slowest file",
+    "fastest_file_bytes_per_s": "fastest file",
+    "write_bytes_per_s": "IOR write",
+    "read_bytes_per_s": "IOR read",
+}
+
+
+def summary_document(summary: BenchmarkSummary) -> Document:
+    """What `bench run` did, or would do."""
+    if summary.dry_run:
+        return Document(
+            title="Benchmarks, dry run",
+            subtitle=scale_words(summary.scale),
+            sections=(
+                Section(title="Room", blocks=(_room(summary.room), *_alerts(summary.notes))),
+                Section(title="Steps", blocks=(_steps(summary),)),
+            ),
+        )
+    made = comparison_document(compare([result for result in summary.results if result.measurements]))
+    ends: list[Block] = [*_alerts(summary.failures)]
+    if summary.removed:
+        ends.append(paragraph(f"Taken away, left by killed calls: {', '.join(summary.removed)}."))
+    numbers = " ".join(str(result.record.id) for result in summary.results)
+    ends.append(paragraph(f"Written down: `migrator bench compare {numbers}` shows this again; --html adds charts."))
+    return Document(
+        title=made.title, subtitle=made.subtitle, sections=(*made.sections, Section(title="End", blocks=tuple(ends)))
+    )
+
+
+def comparison_document(comparisons: Sequence[SuiteComparison], *, charts: bool = False) -> Document:
+    """What was measured, suite by suite; with charts where there is room for them."""
+    return Document(
+        title="Benchmarks",
+        subtitle=", ".join(dict.fromkeys(scale_words(comparison.scale) for comparison in comparisons)),
+        sections=tuple(
+            Section(
+                title=clean(f"{comparison.suite}: {comparison.title}"),
+                blocks=tuple(comparison_blocks(comparison, charts=charts)),
+            )
+            for comparison in comparisons
+        ),
+    )
+
+
+def comparison_blocks(comparison: SuiteComparison, *, charts: bool) -> Iterator[Block]:
+    """One suite: figures, noise, chart, the load before, and what was published."""
+    yield facts(
+        [
+            ("benchmark", ", ".join(map(str, comparison.benchmarks))),
+            ("scale", f"{scale_words(comparison.scale)}: {comparison.sizes}"),
+            ("runs", f"{runs_words(comparison.runs)} on each file system, in turns"),
+            ("hosts", f"{', '.join(comparison.hosts)}, at {when(comparison.started_at_s)}"),
+        ]
+    )
+    yield from _alerts(comparison.cautions)
+    yield from (paragraph(f"{note[:1].upper()}{note[1:]}.") for note in comparison.notes)
+    if not comparison.steps:
+        yield paragraph("Nothing was measured.")
+        return
+    yield _figures(comparison)
+    verdicts = [(step.title, contrast.verdict) for step in comparison.steps for contrast in step.contrasts]
+    if verdicts:
+        yield table(
+            "What is beyond the noise",
+            [wide("test"), wide("verdict")],
+            verdicts,
+            note="Pair by pair: each run on the one file system with the run on the other that was next to it. "
+            "Intervals hold in 19 of 20 cases; among many tests one may be wrong.",
+        )
+    if charts:
+        yield _chart(comparison)
+    yield _background(comparison.background)
+    if any(step.references for step in comparison.steps):
+        yield from _published(comparison)
+
+
+def _figures(comparison: SuiteComparison) -> Table:
+    rows = [
+        (
+            step.title,
+            side.label,
+            mean_words(side.figures, step.unit),
+            *(
+                value_words(value, step.unit)
+                for value in (side.figures.median, side.figures.least, side.figures.most, side.figures.trimmed_mean)
+            ),
+            format_count(side.figures.count),
+            _details(side.details, step.unit),
+        )
+        for step in comparison.steps
+        for side in step.sides
+    ]
+    columns = [
+        wide("test"),
+        text("on"),
+        figure("mean ± SEM"),
+        figure("median"),
+        figure("min"),
+        figure("max"),
+        figure("trimmed 25 %"),
+        figure("runs"),
+        wide("also"),
+    ]
+    return table("What was measured", columns, rows)
+
+
+def _details(details: Mapping[str, float], unit: Unit) -> str:
+    shown = []
+    for name, words in _SHOWN_DETAILS.items():
+        if name not in details or (name == "bytes_per_s" and unit is Unit.BYTES_PER_S):
+            continue
+        value = details[name]
+        if name.endswith("_ms"):
+            said = value_words(value, Unit.MILLISECONDS)
+        elif name.endswith("bytes_per_s"):
+            said = format_rate(value)
+        else:
+            said = format_count(round(value))
+        shown.append(f"{words} {said}")
+    return ", ".join(shown)
+
+
+def _chart(comparison: SuiteComparison) -> BarChart:
+    groups = tuple(
+        (
+            clean(f"{step.title}, {_better(step.unit)}"),
+            tuple(
+                BarLine(
+                    label=clean(side.label),
+                    value=side.figures.mean,
+                    error=side.figures.sem,
+                    text=mean_words(side.figures, step.unit),
+                )
+                for side in step.sides
+            ),
+        )
+        for step in comparison.steps
+    )
+    return BarChart(
+        title=clean(f"{comparison.suite} at {scale_words(comparison.scale)}"),
+        summary="Means with their standard errors; the bars of each test have a scale of their own.",
+        groups=groups,
+    )
+
+
+def _better(unit: Unit) -> str:
+    return "longer is better" if unit.more_is_better else "shorter is better"
+
+
+def _background(busy: Sequence[Busy]) -> Table:
+    rows = [
+        (
+            one.label,
+            NONE if one.load is None else _plus_minus(one.load, lambda value: f"{value:.2f}"),
+            NONE if one.disk_bytes_per_s is None else _plus_minus(one.disk_bytes_per_s, format_rate),
+            NONE if one.network_bytes_per_s is None else _plus_minus(one.network_bytes_per_s, format_rate),
+        )
+        for one in busy
+    ]
+    return table(
+        "Just before the runs, on the hosts",
+        [text("on"), figure("load average"), figure("disks"), figure("network")],
+        rows,
+    )
+
+
+def _published(comparison: SuiteComparison) -> Iterator[Block]:
+    rows = [
+        (
+            step.title,
+            f"{reference.publication}, {several(reference.hosts, 'host')}: {reference.work}",
+            "; ".join(f"{system} {figures}" for system, figures in reference.figures)
+            + (" s" if reference.unit is Unit.SECONDS else " ms" if reference.unit is Unit.MILLISECONDS else ""),
+            *(_own(step, label) for label in _labels(comparison)),
+        )
+        for step in comparison.steps
+        for reference in step.references
+    ]
+    labels = [figure(f"{label}, here") for label in _labels(comparison)]
+    yield table(
+        "Beside what was published",
+        [wide("test"), wide("work there"), wide("figures there"), *labels],
+        rows,
+        note=f"Theirs are at scale 1 on their machines, ours at {scale_words(comparison.scale)} on these: they show orders of "
+        "magnitude and ratios, and nothing finer.",
+    )
+    keys = dict.fromkeys(reference.publication for step in comparison.steps for reference in step.references)
+    for key in keys:
+        publication = PUBLICATIONS[key]
+        yield paragraph(f"{key}: {publication.title}: {publication.setting}")
+
+
+def _labels(comparison: SuiteComparison) -> list[str]:
+    return list(dict.fromkeys(side.label for step in comparison.steps for side in step.sides))
+
+
+def _own(step: StepComparison, label: str) -> str:
+    sides: list[Side] = [side for side in step.sides if side.label == label]
+    return mean_words(sides[0].figures, step.unit) if sides else NONE
+
+
+def mean_words(values: Series, unit: Unit) -> str:
+    """A mean with its standard error, as `81.0 ± 0.71 s`."""
+    if unit is Unit.BYTES_PER_S:
+        return _plus_minus(values, format_rate)
+    factor, name = (1000, "ms") if unit is Unit.SECONDS and values.mean < 1 else (1, unit.value)
+    error = "" if values.sem is None else f" ± {_digits(values.sem * factor)}"
+    return f"{_digits(values.mean * factor)}{error} {name}"
+
+
+def value_words(value: float, unit: Unit) -> str:
+    """A value with its unit."""
+    if unit is Unit.BYTES_PER_S:
+        return format_rate(value)
+    if unit is Unit.SECONDS and value < 1:
+        return f"{_digits(value * 1000)} ms"
+    return f"{_digits(value)} {unit.value}"
+
+
+def _plus_minus(values: Series, words: Callable[[float], str]) -> str:
+    return words(values.mean) + ("" if values.sem is None else f" ± {words(values.sem)}")
+
+
+def _digits(value: float) -> str:
+    """Three digits that count."""
+    if value >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.3g}" if value >= 0.001 or value == 0 else f"{value:.1e}"
+
+
+def _room(room: Sequence[PlaceRoom]) -> Table:
+    rows = [
+        (
+            one.place.shown,
+            format_size(one.need_bytes),
+            format_size(one.free_bytes),
+            format_count(one.need_inodes),
+            NONE if one.free_inodes is None else format_count(one.free_inodes),
+        )
+        for one in room
+    ]
+    columns = [wide("file system"), figure("needs"), figure("free"), figure("files made"), figure("files free")]
+    return table("", columns, rows, note="What the largest of the suites needs at a time, on all hosts together.")
+
+
+def _steps(summary: BenchmarkSummary) -> Table:
+    rows = [
+        (step.suite, step.step, " ".join(step.does), step.unit or "not measured", step.left_out)
+        for step in summary.steps
+    ]
+    return table("", [text("suite"), wide("step"), wide("does"), text("figure in"), wide("left out")], rows)
+
+
+def listing_document(listing: BenchmarkListing) -> Document:
+    """The suites, and what was run."""
+    suites = table(
+        "",
+        [text("suite"), wide("what"), wide("sizes"), figure("needs")],
+        [(one.name, one.title, one.sizes, format_size(one.need_bytes)) for one in listing.suites],
+    )
+    run: Block = paragraph("Nothing was run yet.")
+    if listing.benchmarks:
+        run = table(
+            "",
+            [
+                figure("number"),
+                text("suite"),
+                figure("scale"),
+                figure("runs"),
+                wide("on"),
+                text("state"),
+                text("begun"),
+            ],
+            [_record(record) for record in listing.benchmarks],
+        )
+    return Document(
+        title="Benchmarks",
+        subtitle=scale_words(listing.scale),
+        sections=(Section(title="Suites", blocks=(suites,)), Section(title="What was run", blocks=(run,))),
+    )
+
+
+def _record(record: BenchmarkRecord) -> tuple[str, ...]:
+    return (
+        str(record.id),
+        record.suite,
+        f"{record.scale:g}",
+        str(record.runs),
+        ", ".join(place.shown for place in record.places),
+        record.state,
+        when(record.started_at_s),
+    )
+
+
+def cleaning_document(cleaning: Cleaning) -> Document:
+    """What `bench clean` did."""
+    removed = ", ".join(cleaning.removed) or "nothing was there"
+    return Document(
+        title="Benchmarks",
+        subtitle="what was left",
+        sections=(
+            Section(title="Taken away", blocks=(paragraph(removed),)),
+            *((Section(title="Left", blocks=tuple(_alerts(cleaning.left))),) if cleaning.left else ()),
+        ),
+    )
+
+
+def _alerts(sentences: Sequence[str]) -> Iterator[Block]:
+    for sentence in sentences:
+        yield paragraph(f"{sentence[:1].upper()}{sentence[1:]}.", alert=True)

@@ -1,0 +1,268 @@
+"""`bench`: the field's benchmarks, on the source, the target and any other mounted file system."""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from migrator import bootstrap
+from migrator.adapters.output.progress import open_progress
+from migrator.bootstrap.benchmarking import SOURCE, TARGET, THIS_HOST, benchmark_world, host_names, place_of
+from migrator.cli.context import open_site, run_to_end, verb
+from migrator.cli.invocation import Invocation
+from migrator.cli.present import present
+from migrator.decide.benchmark_comparison import SuiteComparison, compare
+from migrator.decide.benchmark_suites import suite
+from migrator.domain.benchmark import BenchmarkRecord, SuiteName
+from migrator.domain.benchmark_run import (
+    DEFAULT_RUNS,
+    DEFAULT_SCALE,
+    DEFAULT_WATCH_S,
+    BenchmarkListing,
+    BenchmarkRequest,
+    BenchmarkResult,
+    BenchmarkSummary,
+    Cleaning,
+    SuiteFacts,
+)
+from migrator.domain.errors import ExitCode, MigratorError, UsageError
+from migrator.ports.benchmarks import BenchmarkRecords
+from migrator.ports.progress import Progress
+from migrator.stages.benchmarks import clean_up, run_benchmarks
+
+if TYPE_CHECKING:
+    from migrator.adapters.output.document import Document
+
+_on = click.option(
+    "--on",
+    "words",
+    multiple=True,
+    metavar="source|target|PATH",
+    help="A file system: the source, the target, or the one that a directory lies on; repeatable.",
+)
+_scale = click.option(
+    "--scale",
+    type=click.FloatRange(min=0, min_open=True, max=100),
+    default=DEFAULT_SCALE,
+    show_default=True,
+    help="Counts and sizes, as a share of the published ones.",
+)
+
+
+@click.group("bench")
+def bench() -> None:
+    """Benchmarks that this field published, run on the source, the target and other mounted file systems."""
+
+
+@bench.command("run")
+@click.option(
+    "--suite",
+    "suites",
+    type=click.Choice([name.value for name in SuiteName]),
+    multiple=True,
+    required=True,
+    help="What is run; repeatable.",
+)
+@_on
+@_scale
+@click.option(
+    "--runs",
+    type=click.IntRange(1, 1000),
+    default=DEFAULT_RUNS,
+    show_default=True,
+    help="How often each file system is measured, in turns.",
+)
+@click.option("--hosts", multiple=True, metavar="NAMES", help="Hosts of site.toml that begin together; repeatable.")
+@click.option("--seed", type=int, default=1, show_default=True, help="Equal seeds make equal files.")
+@click.option(
+    "--watch",
+    "watch_s",
+    type=click.FloatRange(0, 3600),
+    default=DEFAULT_WATCH_S,
+    show_default=True,
+    help="Seconds for which load and background traffic are watched before each run.",
+)
+@click.option(
+    "--accept-unknown-inodes",
+    is_flag=True,
+    help="Also where a file system does not tell how many files it can take.",
+)
+@click.option("-n", "--dry-run", is_flag=True, help="Show the steps and the room that they need; nothing is written.")
+@verb
+def run_command(
+    invocation: Invocation,
+    *,
+    suites: Sequence[str],
+    words: Sequence[str],
+    scale: float,
+    runs: int,
+    hosts: Sequence[str],
+    seed: int,
+    watch_s: float,
+    accept_unknown_inodes: bool,
+    dry_run: bool,
+) -> ExitCode:
+    """Run suites, the file systems in turn, and print what they say.
+
+    Works in .migrator-bench in the root of each file system and removes that again. What is measured is written down.
+    """
+    site = open_site(invocation)
+    wiring = bootstrap.Wiring(site)
+    if not words:
+        raise UsageError("on which file systems?", hint="give --on source --on target, or a directory of another one")
+    request = BenchmarkRequest(
+        suites=tuple(SuiteName(name) for name in suites),
+        places=tuple(place_of(wiring, word) for word in dict.fromkeys(words)),
+        hosts=host_names(hosts),
+        runs=runs,
+        scale=scale,
+        seed=seed,
+        watch_s=watch_s,
+        dry_run=dry_run,
+        inodes_free={} if site.target.inodes_free is None else {"target": site.target.inodes_free},
+        accept_unknown_inodes=accept_unknown_inodes,
+    )
+    with wiring.ledger(read_only=dry_run) as ledger:
+
+        async def work(shown: Progress) -> BenchmarkSummary:
+            async with benchmark_world(wiring, ledger, shown) as world:
+                return await run_benchmarks(request, world)
+
+        with open_progress(sys.stderr, wiring.clock) as shown:
+            summary = run_to_end(work(shown), when_interrupted="what was measured is kept; the next call begins anew")
+    present(invocation, summary, _summary_document)
+    return summary.exit_code
+
+
+@bench.command("list")
+@_scale
+@verb
+def list_command(invocation: Invocation, *, scale: float) -> ExitCode:
+    """The suites with their sizes at a scale, and what was run.
+
+    Without a site.toml or a ledger, the suites alone.
+    """
+    records: tuple[BenchmarkRecord, ...] = ()
+    site = open_site(invocation) if invocation.site_file.exists() else None
+    if site is not None and site.ledger_file.exists():
+        with bootstrap.Wiring(site).ledger(read_only=True) as ledger:
+            records = tuple(ledger.benchmarks.all())
+    listing = BenchmarkListing(
+        scale=scale,
+        suites=tuple(
+            SuiteFacts(
+                name=name,
+                title=planned.title,
+                sizes=planned.sizes,
+                need_bytes=planned.need_bytes,
+                need_inodes=planned.need_inodes,
+            )
+            for name in SuiteName
+            for planned in (suite(name, scale),)
+        ),
+        benchmarks=records,
+    )
+    present(invocation, listing, _listing_document)
+    return ExitCode.DONE
+
+
+@bench.command("compare")
+@click.argument("numbers", metavar="[NUMBER...]", type=int, nargs=-1)
+@click.option(
+    "--suite",
+    "suites",
+    type=click.Choice([name.value for name in SuiteName]),
+    multiple=True,
+    help="Only these suites; repeatable.",
+)
+@click.option("--html", type=click.Path(path_type=Path, dir_okay=False), help="Also write a page with charts there.")
+@verb
+def compare_command(
+    invocation: Invocation, *, numbers: Sequence[int], suites: Sequence[str], html: Path | None
+) -> ExitCode:
+    """File systems beside each other, and beside published figures: which differences are beyond the noise.
+
+    Without numbers, the newest benchmark of each suite that was measured. Numbers are those of `bench list`.
+    """
+    with bootstrap.Wiring(open_site(invocation)).ledger(read_only=True) as ledger:
+        results = _chosen(ledger.benchmarks, numbers, suites)
+    comparisons = compare(results)
+    if html is not None:
+        _write(html, comparisons)
+    present(invocation, comparisons, _comparison_document)
+    return ExitCode.DONE
+
+
+@bench.command("clean")
+@_on
+@verb
+def clean_command(invocation: Invocation, *, words: Sequence[str]) -> ExitCode:
+    """Take away what killed benchmarks of this site have left, wherever they were.
+
+    `bench run` does so too, before it begins. Source and target are looked at, or what --on names, and besides wherever a
+    benchmark was at work that did not come to its end.
+    """
+    wiring = bootstrap.Wiring(open_site(invocation))
+    places = tuple(place_of(wiring, word) for word in dict.fromkeys(words or (SOURCE, TARGET)))
+    with wiring.ledger() as ledger:
+
+        async def work(shown: Progress) -> Cleaning:
+            async with benchmark_world(wiring, ledger, shown) as world:
+                return await clean_up(places, THIS_HOST, world)
+
+        with open_progress(sys.stderr, wiring.clock) as shown:
+            cleaning = run_to_end(work(shown), when_interrupted="the same command goes on where it was")
+    present(invocation, cleaning, _cleaning_document)
+    return cleaning.exit_code
+
+
+def _chosen(records: BenchmarkRecords, numbers: Sequence[int], suites: Sequence[str]) -> list[BenchmarkResult]:
+    wanted = {SuiteName(name) for name in suites} or set(SuiteName)
+    if numbers:
+        chosen = [record for number in numbers if (record := records.read(number)).suite in wanted]
+    else:
+        newest = {record.suite: record for record in records.all() if records.measurements(record.id)}
+        chosen = [newest[name] for name in SuiteName if name in newest and name in wanted]
+    results = [BenchmarkResult(record=record, measurements=tuple(records.measurements(record.id))) for record in chosen]
+    if not any(result.measurements for result in results):
+        raise UsageError(
+            "nothing was measured yet", hint="run `migrator bench run --suite NAME --on source --on target`"
+        )
+    return results
+
+
+def _write(file: Path, comparisons: Sequence[SuiteComparison]) -> None:
+    # With its template engine, the form that takes the longest to load; only this option asks for it.
+    from migrator.adapters.output.benchmark_document import comparison_document  # noqa: PLC0415
+    from migrator.adapters.output.html import to_html  # noqa: PLC0415
+
+    try:
+        file.write_text(to_html(comparison_document(comparisons, charts=True)), encoding="utf-8")
+    except OSError as error:
+        raise MigratorError(f"{file} cannot be written: {error.strerror}", hint="name another file") from error
+
+
+def _summary_document(summary: BenchmarkSummary) -> "Document":
+    from migrator.adapters.output.benchmark_document import summary_document  # noqa: PLC0415
+
+    return summary_document(summary)
+
+
+def _listing_document(listing: BenchmarkListing) -> "Document":
+    from migrator.adapters.output.benchmark_document import listing_document  # noqa: PLC0415
+
+    return listing_document(listing)
+
+
+def _comparison_document(comparisons: Sequence[SuiteComparison]) -> "Document":
+    from migrator.adapters.output.benchmark_document import comparison_document  # noqa: PLC0415
+
+    return comparison_document(comparisons)
+
+
+def _cleaning_document(cleaning: Cleaning) -> "Document":
+    from migrator.adapters.output.benchmark_document import cleaning_document  # noqa: PLC0415
+
+    return cleaning_document(cleaning)
