@@ -174,4 +174,3 @@ def samples_of(progress: TaskProgress, at_s: float) -> tuple[DrainSample, ...]:
 def _from_name(name: str) -> Brick:
     host, _, path = name.partition(":/")
     return Brick(name=name, host=host, path=b"/" + path.encode("utf-8", "surrogateescape"), online=None)
-
