@@ -64,6 +64,7 @@ class EventKind(StrEnum):
     RETIREMENT_FINISHED = "retirement-finished"
     RETIREMENT_GIVEN_UP = "retirement-given-up"
     RETIREMENT_HALTED = "retirement-halted"
+    THROTTLE_SET = "throttle-set"
     BACKUP_TOLD = "backup-told"
     HOOK_CALLED = "hook-called"
     HOOK_SKIPPED = "hook-skipped"
