@@ -122,7 +122,12 @@ class MountedVolumeRecovery:
     def put_back(self, path: bytes) -> None:
         """Give what was set aside its name again."""
         with self._work(ASIDE + path) as (aside, aside_name), self._parent(path) as (fd, name):
-            if _look(aside, aside_name) is None:
+            waiting, here = _look(aside, aside_name), _look(fd, name)
+            if waiting is None:
+                return
+            if here is not None and here.inode == waiting.inode:
+                # It has its name again already.
+                os.unlink(aside_name, dir_fd=aside)
                 return
             os.link(aside_name, name, src_dir_fd=aside, dst_dir_fd=fd, follow_symlinks=False)
             os.unlink(aside_name, dir_fd=aside)

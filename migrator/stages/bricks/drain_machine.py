@@ -70,7 +70,8 @@ class DrainMachine:
                 return self._stuck(record)
             if step.step is DrainStep.COMMIT and not step.seen_done and not self.call.request.commit:
                 return self._waits(record)
-            looks, self._begun = 0, True
+            # What follows a recovery is decided as at the beginning: a drain that had failed is gone on with.
+            looks, self._begun = 0, step.step is not DrainStep.RECOVER
             await self._lock(record, step)
             record, went_well = await self._act(record, step, seen)
             failed = None if went_well else step.step

@@ -5,6 +5,7 @@ aside, and waits there until what clients remember has run out and nobody has op
 names, and only what still is the leftover is removed. Where lies what says how far it is: nothing else is remembered.
 """
 
+import asyncio
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -165,10 +166,20 @@ class Recovery:
                 await self._set_aside(group)
                 waiting.append(group)
         if any(group.aside for group in waiting):
-            await self.clock.sleep(_SETTLE_S)
+            await self._settle(waiting)
         for group in await self._unchanged(brick, waiting, digests=True):
             with self._told(group.leftover):
                 await self._place(group)
+
+    async def _settle(self, groups: Sequence[_Group]) -> None:
+        """Until clients have forgotten the names. Whoever ends the command has them back at once."""
+        try:
+            await self.clock.sleep(_SETTLE_S)
+        except asyncio.CancelledError:
+            for group in groups:
+                with self._told(group.leftover):
+                    await self._give_back(group)
+            raise
 
     async def _prepare(self, brick: Brick, leftover: Leftover) -> _Group | None:
         """Its copy, whole and proven; None where it needs none. Raises ToolFailed where it is left alone."""
@@ -256,7 +267,12 @@ class Recovery:
     async def _give_back(self, group: _Group) -> None:
         """What was set aside gets its names again, where nothing else has them by now."""
         for path in group.aside:
-            await self._call(partial(self.volume.put_back, path))
+            try:
+                await self._call(partial(self.volume.put_back, path))
+            except FileExistsError as error:
+                raise ToolFailed(
+                    f"the volume has something else at {show(path)} by now; what was there before waits at {show(ASIDE + path)}"
+                ) from error
         if not group.begun_before and NameState.COPY not in group.states.values():
             await self._call(partial(self.volume.drop_copy, group.leftover))
 
@@ -264,7 +280,11 @@ class Recovery:
         """The copy gets the names; then what was set aside goes. Raises OSError, ToolFailed."""
         placed = [path for path, state in group.states.items() if state in (NameState.ABSENT, NameState.ITSELF)]
         for path in placed:
-            await self._call(partial(self.volume.place, group.leftover, path))
+            try:
+                await self._call(partial(self.volume.place, group.leftover, path))
+            except FileExistsError as error:
+                waits = f"; what was there before waits at {show(ASIDE + path)}" if path in group.aside else ""
+                raise ToolFailed(f"the volume has something else at {show(path)} by now{waits}") from error
         for path in () if group.begun_before else placed:
             if group.digest != await self.blocking(partial(self.volume.digest, path), timeout_s=_CONTENT_TIMEOUT_S):
                 raise ToolFailed("what the volume has there now has another content: what was set aside is kept")

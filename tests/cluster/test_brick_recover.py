@@ -1,0 +1,122 @@
+"""`brick drain --recover` on a real cluster: what Gluster cannot move comes back through the mount, and the brick goes."""
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from migrator.domain.lab import LabBrick
+from migrator.domain.recovery import WORK_DIRECTORY
+from tests.cluster.conftest import MakeLab
+from tests.cluster.handle import LabHandle
+from tests.cluster.site import LabSite, lab_site
+from tests.cluster.test_brick_drain import digests
+
+pytestmark = [pytest.mark.cluster, pytest.mark.needs_root, pytest.mark.slow, pytest.mark.timeout(300)]
+
+HOSTILE = b"-left\n\xff behind"
+TIME_NS = 1_577_934_245_678_901_234
+LINKTO = "trusted.glusterfs.dht.linkto"
+
+
+@pytest.fixture
+def lab(make_lab: MakeLab) -> LabHandle:
+    lab = make_lab(hosts=3, bricks_per_host=1, users=2, files=60, odd=False)
+    if not lab.state.ssh_config:
+        pytest.skip("the lab has no sshd: " + "; ".join(lab.state.notes))
+    return lab
+
+
+@pytest.fixture
+def site(lab: LabHandle, tmp_path: Path) -> Iterator[LabSite]:
+    target = Path(os.fsdecode(lab.state.target)) / f"recovered-{os.getpid()}-{time.monotonic_ns()}"
+    target.mkdir()
+    more = '[drain]\nthrottle = "aggressive"\npoll = "0.2s"\n'
+    with lab_site(lab, tmp_path / "site", target, via="auto", hosts=True, more=more) as made:
+        made.json("init")
+        made.json("scan", "--via", "bricks")
+        yield made
+
+
+def made_on(lab: LabHandle, brick: LabBrick, directory: Path, make: str) -> Path:
+    """A new file or symlink of which this brick has the data: Gluster places it by its name."""
+    on_brick = lab.brick_directory(brick) / directory.relative_to(lab.source)
+    for number in range(200):
+        one = directory / f"{make}-{number}"
+        if make == "symlink":
+            one.symlink_to(f"nowhere-{number}")
+        else:
+            one.write_bytes(b"content of " + os.fsencode(one.name))
+        if os.path.lexists(on_brick / one.name):
+            return one
+        one.unlink()
+    raise AssertionError("no name lies there")
+
+
+def test_what_gluster_leaves_comes_back_and_the_brick_goes(lab: LabHandle, site: LabSite) -> None:
+    brick = lab.bricks[-1]
+    root = lab.brick_directory(brick)
+    home = lab.source / "home" / "left"
+    home.mkdir()
+    # After the scan, so that the guard does not know it.
+    symlink = made_on(lab, brick, home, "symlink")
+    os.link(symlink, home / "symlink-again", follow_symlinks=False)
+    # The mark of an earlier drain makes Gluster link it where nothing of it is.
+    linked = made_on(lab, brick, home, "linked")
+    os.link(linked, home / "linked-again")
+    os.chown(linked, 20001, 20002)
+    linked.chmod(0o640)
+    os.setxattr(linked, "user.kept", b"value")
+    os.utime(linked, ns=(TIME_NS + 1, TIME_NS))
+    before = digests(lab.source)
+    os.setxattr(root / linked.relative_to(lab.source), LINKTO, b"vol1-client-0\0")
+    words = (brick.name, "--accept-open-files")
+    failed = site.json("brick", "drain", *words, code=4)
+    assert set(failed["left_behind"]) >= {f"home/left/{one}" for one in (symlink.name, "symlink-again")}, failed
+
+    # What was put there past Gluster, sparse, of a hostile name: nobody can open it through the mount.
+    placed = os.fsencode(root) + b"/home/left/" + HOSTILE
+    with open(placed, "wb") as file:
+        file.seek(1 << 20)
+        file.write(b"end")
+    os.utime(placed, ns=(TIME_NS, TIME_NS))
+    # The volume has the name of this one, for another file.
+    taken = home / "taken"
+    taken.write_bytes(b"of the volume")
+    (root / "home/left/taken").unlink(missing_ok=True)
+    (root / "home/left/taken").write_bytes(b"of the brick")
+
+    with closing(os.fdopen(os.open(placed, os.O_RDONLY))):
+        refused = site.json("brick", "drain", *words, "--recover", code=4)
+    assert taken.read_bytes() == b"of the volume"
+    assert not os.path.lexists(os.fsencode(home) + b"/" + HOSTILE)
+    assert "home/left/taken" in refused["left_behind"]
+    assert not os.path.lexists(os.fsencode(lab.source) + b"/" + WORK_DIRECTORY)
+    # What is neither open nor contested was brought back by that call already.
+    for one in (symlink, home / "symlink-again"):
+        assert not os.path.lexists(root / one.relative_to(lab.source)), one
+
+    (root / "home/left/taken").unlink()
+    done = site.json("brick", "drain", *words, "--recover")
+    assert done["ending"] == "done", done
+    assert (done["standing"]["failures"], done["standing"]["skipped"]) == (0, 0)
+    recovered = os.fsencode(home) + b"/" + HOSTILE
+    facts = os.stat(recovered)
+    assert (facts.st_size, facts.st_mtime_ns) == ((1 << 20) + 3, TIME_NS)
+    assert facts.st_blocks * 512 < 1 << 20
+    with open(recovered, "rb") as file:
+        assert file.read() == bytes(1 << 20) + b"end"
+    again = home / "symlink-again"
+    assert symlink.readlink() == again.readlink() == Path(f"nowhere-{symlink.name.partition('-')[2]}")
+    assert symlink.lstat().st_ino == again.lstat().st_ino
+    facts = linked.stat()
+    assert facts.st_ino == (home / "linked-again").stat().st_ino
+    assert (facts.st_nlink, facts.st_uid, facts.st_gid, facts.st_mode & 0o7777) == (2, 20001, 20002, 0o640)
+    assert facts.st_mtime_ns == TIME_NS
+    assert os.getxattr(linked, "user.kept") == b"value"
+    after = digests(lab.source)
+    assert {name: after.get(name) for name in before} == before
+    assert not os.path.lexists(os.fsencode(lab.source) + b"/" + WORK_DIRECTORY)
