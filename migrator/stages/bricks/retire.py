@@ -44,9 +44,16 @@ async def retire_volume(request: RetireRequest, world: RetirementWorld) -> Retir
     site = world.ledger.site.read()
     if site is None:
         raise UsageError("the ledger knows no site yet", hint="run `migrator init` first")
-    if request.dry_run:
-        return await _Retirement(call=RetireCall(world=world, request=request, site=site, run_id=None)).bring()
-    return await _make(request, world, site)
+    try:
+        if request.dry_run:
+            return await _Retirement(call=RetireCall(world=world, request=request, site=site, run_id=None)).bring()
+        return await _make(request, world, site)
+    except OSError as error:
+        raise MigratorError(
+            f"retiring the volume could not go on: {error.strerror or error}",
+            cause="the source or the state directory does not answer, is full, or has an error",
+            hint="check with `migrator doctor`, then run the same command again: it goes on where it was",
+        ) from error
 
 
 async def _make(request: RetireRequest, world: RetirementWorld, site: SiteRecord) -> RetirementSummary:
