@@ -77,12 +77,17 @@ def next_step(record: DrainRecord, seen: DrainSeen, *, hand_over: bool = False) 
         return restore(record, seen) or Halt(
             words=f"the drain of {record.shown_bricks} has failed: {record.failure or 'no reason was recorded'}",
             reasons=tuple(problem for problem in seen.preflight or () if problem not in record.failure),
-            hint="put that right and drain again (`migrator brick drain`; with --recover it brings back itself what Gluster did "
-            "not move), or take it back (`migrator brick stop`)",
+            hint=f"put that right (why a file was not moved: /var/log/glusterfs/{record.volume}-rebalance.log on {_hosts(record)}) "
+            "and drain again (`migrator brick drain`; with --recover it brings back itself what Gluster did not move), or take "
+            "it back (`migrator brick stop`)",
         )
     if state is _S.STOPPING:
         return stopping(record, seen)
     return _under_way(record, seen)
+
+
+def _hosts(record: DrainRecord) -> str:
+    return ", ".join(dict.fromkeys(name.partition(":/")[0] for name in record.bricks))
 
 
 def begin_again(record: DrainRecord, seen: DrainSeen) -> Step:

@@ -62,6 +62,26 @@ def drain_left_s(rate: DrainRate | None, *, left_files: int | None, left_bytes: 
     return max(found)
 
 
+def last_counts(samples: Sequence[DrainSample]) -> tuple[DrainSample, ...]:
+    """Of every task and host the last sample, and the last one before each time that its counters began from nothing again:
+    after a reboot of the host Gluster goes on with the same task, and counts anew (seen on GlusterFS 10.3). Together they
+    are what was moved. The samples are in the order of time.
+    """
+    newest: dict[tuple[str, str], DrainSample] = {}
+    dropped: dict[tuple[str, str], DrainSample] = {}
+    ended: list[DrainSample] = []
+    for one in samples:
+        key = one.task_id, one.host
+        before = newest.get(key)
+        if before is not None and (one.files, one.size_bytes) < (before.files, before.size_bytes):
+            dropped.setdefault(key, before)
+        if one.files and (lost := dropped.pop(key, None)) is not None and one.runtime_s < lost.runtime_s:
+            # Another process; where the same one runs on, nothing was told for a moment only.
+            ended.append(lost)
+        newest[key] = one
+    return (*ended, *dropped.values(), *newest.values())
+
+
 def stalled(samples: Sequence[DrainSample], *, task_id: str, now_s: float, limit_s: float) -> str:
     """Why a drain is said to stand still, as a sentence: a host that moves files has told the same counters for longer than
     the limit. Empty where it goes on. The limit has to be longer than the largest file takes, which counts only at its end.

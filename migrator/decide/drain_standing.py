@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Iterator, Sequence
 
-from migrator.decide.drain_progress import drain_left_s, drain_rate
+from migrator.decide.drain_progress import drain_left_s, drain_rate, last_counts
 from migrator.domain.brick import VolumeState
 from migrator.domain.drain import (
     ENDED_STATES,
@@ -21,11 +21,14 @@ RATE_WINDOW_S = 30.0 * MINUTE_S
 
 
 def standing(record: DrainRecord, samples: Sequence[DrainSample]) -> DrainStanding:
-    """One attempt. A task that was begun anew counts from nothing again: the last counters of every task add up."""
+    """One attempt. A task that was begun anew counts from nothing again: the last counters of every task add up, and those from
+    before a reboot of a host.
+    """
     last: dict[tuple[str, str], DrainSample] = {(one.task_id, one.host): one for one in samples}
     newest = samples[-1].task_id if samples else None
-    moved_files = sum(one.files for one in last.values())
-    moved_bytes = sum(one.size_bytes for one in last.values())
+    counted = last_counts(samples)
+    moved_files = sum(one.files for one in counted)
+    moved_bytes = sum(one.size_bytes for one in counted)
     own = [one for (task_id, _), one in last.items() if task_id == newest]
     rate = None if newest is None else drain_rate(samples, task_id=newest, window_s=RATE_WINDOW_S)
     notes = record.notes

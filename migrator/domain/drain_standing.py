@@ -2,7 +2,9 @@
 
 from dataclasses import dataclass
 
-from migrator.domain.drain import DrainState
+from migrator.domain.drain import OUT_STATES, DrainState
+
+_EMPTY_STATES = OUT_STATES | {DrainState.AUDITED, DrainState.COMMITTING}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,10 +37,14 @@ class DrainStanding:
 
     @property
     def left_files(self) -> int | None:
-        """Files that are still to be moved, as far as is known."""
+        """Files that are still to be moved, as far as is known; none when an audit has found none."""
+        if self.state in _EMPTY_STATES:
+            return 0
         return None if self.files is None else max(self.files - self.moved_files, 0)
 
     @property
     def left_bytes(self) -> int | None:
-        """Bytes that are still to be moved, as far as is known."""
+        """Bytes that are still to be moved, as far as is known; none when an audit has found none."""
+        if self.state in _EMPTY_STATES:
+            return 0
         return None if self.size_bytes is None else max(self.size_bytes - self.moved_bytes, 0)

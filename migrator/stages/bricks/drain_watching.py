@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from migrator.decide.drain_facts import own_task
-from migrator.decide.drain_progress import stalled
+from migrator.decide.drain_progress import last_counts, stalled
 from migrator.decide.drain_standing import standing
 from migrator.domain.drain import DrainRecord, DrainSample
 from migrator.domain.drain_seen import DrainSeen
@@ -88,8 +88,8 @@ class Watch:
         self.call.world.ledger.drains.add_samples(record.id, samples)
         # The last counters of earlier tasks add up with those of this one; of this one the past counts as far as the limits.
         kept_s = now_s - 2.0 * max(self.call.request.stall_s, 3600.0)
-        newest = {(one.task_id, one.host): one for one in self._samples}
-        old = [one for one in self._samples if one.at_s >= kept_s or newest[(one.task_id, one.host)] is one]
+        counted = {id(one) for one in last_counts(self._samples)}
+        old = [one for one in self._samples if one.at_s >= kept_s or id(one) in counted]
         self._samples = [*old, *samples]
 
     async def _follow_throttle(self, record: DrainRecord) -> None:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from migrator.decide.drain_progress import DrainRate, drain_left_s, drain_rate, stalled
+from migrator.decide.drain_progress import DrainRate, drain_left_s, drain_rate, last_counts, stalled
 from migrator.domain.drain import DrainSample
 from migrator.domain.volume_tasks import TaskStatus
 
@@ -52,6 +52,27 @@ def test_hosts_are_added_up_and_one_that_does_not_tell_takes_nothing_away() -> N
     assert rate(*looked_at) == DrainRate(span_s=10.0, files_per_s=0.0, bytes_per_s=0.0, lookups_per_s=2.0)
     # Counters of a host that begin anew are no work undone.
     assert rate(*first, sample(10.0, 0)) == DrainRate(span_s=10.0, files_per_s=0.0, bytes_per_s=0.0)
+
+
+def test_what_was_moved_before_a_reboot_counts_and_nothing_twice() -> None:
+    def looks(*files_and_runtimes: tuple[int, float], task_id: str = "t") -> list[DrainSample]:
+        return [
+            replace(sample(float(number), files, task_id=task_id), runtime_s=runtime_s)
+            for number, (files, runtime_s) in enumerate(files_and_runtimes)
+        ]
+
+    def moved(*samples: DrainSample) -> int:
+        return sum(one.files for one in last_counts(samples))
+
+    assert moved() == 0
+    assert moved(*looks((5, 1.0), (9, 2.0))) == 9
+    rebooted = looks((5, 1.0), (9, 2.0), (0, 0.0), (0, 0.0))
+    assert moved(*rebooted) == 9
+    assert moved(*looks((5, 1.0), (9, 2.0), (0, 0.0), (3, 1.0), (20, 9.0))) == 29
+    assert moved(*looks((9, 2.0), (4, 0.5), (2, 0.2), (1, 0.1))) == 16
+    # glusterd was away from a process that has run on.
+    assert moved(*looks((5, 1.0), (9, 2.0), (0, 0.0), (12, 4.0))) == 12
+    assert moved(*rebooted, *looks((7, 1.0), task_id="other"), sample(9.0, 2, host="gl2")) == 18
 
 
 @pytest.mark.parametrize(
