@@ -11,6 +11,7 @@ from migrator import bootstrap
 from migrator.adapters.output.progress import open_progress
 from migrator.bootstrap.deltas import deltas_of
 from migrator.bootstrap.hosts import reached
+from migrator.bootstrap.probing import probe_world
 from migrator.bootstrap.streams import brick_guard, driving, lanes_of
 from migrator.cli.context import open_site, run_to_end, verb
 from migrator.cli.invocation import Invocation
@@ -121,6 +122,7 @@ def run_command(
                         blocking=wiring.blocking(),
                         hooks=wiring.hooks(),
                         storage=wiring.storage_targets(),
+                        probes=probe_world(wiring, ledger),
                         deltas=deltas_of(
                             wiring,
                             source,

@@ -41,24 +41,12 @@ class Reading:
         return limit_s is not None and self.latency_s > limit_s
 
 
-def probe_latency_s(probe: Probe) -> float | None:
-    """The latency of one probe; None where it says nothing."""
-    if probe.times is not None:
-        times = probe.times
-        return max(times.create_s, times.stat_s, times.unlink_s, times.readdir_s)
-    return probe.waited_s
-
-
 def readings(probes: Iterable[Probe], *, now_s: float) -> Mapping[ProbeSide, Reading]:
     """By side what its newest probes say, in whatever order they are given; a side that nothing is known of is left out."""
     found: dict[ProbeSide, Reading] = {}
     recent = sorted((one for one in probes if one.at_s > now_s - STALE_S), key=lambda probe: probe.at_s)
     for side in ProbeSide:
-        told = [
-            (one.at_s, latency_s)
-            for one in recent
-            if one.side is side and (latency_s := probe_latency_s(one)) is not None
-        ][-NEWEST:]
+        told = [(one.at_s, one.latency_s) for one in recent if one.side is side and one.latency_s is not None][-NEWEST:]
         if told:
             found[side] = Reading(
                 side=side,
@@ -99,7 +87,6 @@ def pace_after(probes: Iterable[Probe], *, limit_s: float, lowest: int, pace: Pa
     """The pace after probes, oldest first; those that say nothing change nothing."""
     found = pace or Pace()
     for probe in probes:
-        latency_s = probe_latency_s(probe)
-        if latency_s is not None:
-            found = paced(found, latency_s, limit_s=limit_s, lowest=lowest)
+        if probe.latency_s is not None:
+            found = paced(found, probe.latency_s, limit_s=limit_s, lowest=lowest)
     return found

@@ -47,3 +47,12 @@ class Probe:
     times: ProbeTimes | None = None
     waited_s: float | None = None
     failure: str = ""
+
+    @property
+    def latency_s(self) -> float | None:
+        """What users wait for: the slowest operation on metadata; without an answer the time it was waited for. None where it
+        says nothing.
+        """
+        if self.times is None:
+            return self.waited_s
+        return max(self.times.create_s, self.times.stat_s, self.times.unlink_s, self.times.readdir_s)

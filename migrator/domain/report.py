@@ -11,6 +11,7 @@ from migrator.domain.cutover import CutoverState, PurgeSum
 from migrator.domain.drain_standing import DrainStanding
 from migrator.domain.events import Event
 from migrator.domain.plan import Plan
+from migrator.domain.probe import Probe
 from migrator.domain.retirement import RetirementRecord
 from migrator.domain.states import BatchState, ChunkKind, ChunkState, PassKind, PassState
 from migrator.domain.transfer import FileProblem
@@ -315,7 +316,7 @@ class StatusFacts:
     `attention` is cut; `attention_total` is not. `rate` is the last minutes' throughput, None while nothing is copied;
     `last_rate` that of the last minutes in which something was. `verified_content_bytes` are those of the verified
     bytes whose content was compared, not only their attributes. `cutovers` has the newest attempt of every tree, by
-    whatever plan: a later plan leaves those out who work on the target. `drains` has the newest attempt of all bricks that
+    whatever plan: a later plan leaves those out who work on the target. `probes` has the newest of each side. `drains` has the newest attempt of all bricks that
     were drained, `additions` that of all that were added, and `retirement` is that at the source volume.
     """
 
@@ -337,6 +338,7 @@ class StatusFacts:
     runs: tuple[RunFacts, ...] = ()
     events: tuple[Event, ...] = ()
     blocked: tuple[Blocker, ...] = ()
+    probes: tuple[Probe, ...] = ()
     cutovers: tuple[CutoverFacts, ...] = ()
     drains: tuple[DrainStanding, ...] = ()
     additions: tuple[AdditionStanding, ...] = ()

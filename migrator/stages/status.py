@@ -139,6 +139,7 @@ def read_status(
             *blockers(site=name, scan=scan, plan=plan_facts, batches=batches, runs=runs),
         ),
         cutovers=tuple(cutover_facts(record) for record in cutovers),
+        probes=tuple(ledger.probes.newest()),
         drains=bricks.drains,
         additions=bricks.additions,
         retirement=ledger.retirements.newest(),

@@ -20,6 +20,7 @@ from migrator.domain.cutover_run import CutoverSummary, TreeOutcome
 from migrator.domain.drain_preflight import RetainedSource
 from migrator.domain.drain_run import DrainCheck, DrainSummary
 from migrator.domain.drain_standing import DrainStanding
+from migrator.domain.probe import Probe, ProbeTimes
 from migrator.domain.purge import PurgeFinding, PurgeSummary, TreePurge
 from migrator.domain.retirement import CoverFound, PathSum, RetirementRecord, RetirementSummary, Uncovered
 from migrator.domain.run import BatchSummary, DeltaSummary, GuardFinding, RunSummary, Stopped, TreeWork
@@ -49,6 +50,8 @@ TYPES = [
     Restored,
     NotRestored,
     report.StatusFacts,
+    Probe,
+    ProbeTimes,
     report.Tally,
     report.BatchFacts,
     ConvergenceRecord,

@@ -20,6 +20,7 @@ from migrator.adapters.output.document import (
     wide,
 )
 from migrator.adapters.output.drain_document import drain_table
+from migrator.adapters.output.probe_document import probe_table
 from migrator.adapters.output.retirement_document import retirement_facts
 from migrator.adapters.output.wording import NONE, percent, verified_words, when, yes
 from migrator.decide.attention import AFTERWARDS, advice
@@ -66,6 +67,8 @@ def _sections(status: StatusFacts, tree_rows: int | None) -> Iterator[Section]:
     if status.batches:
         yield Section(title="Batches", blocks=tuple(batch_blocks(status.batches)))
         yield Section(title="Users", blocks=(tree_table(status.trees, status.batches, limit=tree_rows),))
+    if status.probes:
+        yield Section(title="Latency of small operations", blocks=(probe_table(status.probes),))
     if status.drains:
         yield Section(title="Drains of bricks", blocks=(drain_table(status.drains),))
     if status.additions:

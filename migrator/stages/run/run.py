@@ -23,6 +23,7 @@ from migrator.ports.plans import PlanDocuments
 from migrator.ports.progress import Progress
 from migrator.ports.run_files import RunDirectory, RunFiles
 from migrator.ports.storage_targets import StorageTargets
+from migrator.stages.probing import ProbeWorld, probing
 from migrator.stages.run.bases import unfinished_delta
 from migrator.stages.run.batch import BatchRun
 from migrator.stages.run.capacity_watch import capacity_watch
@@ -61,11 +62,13 @@ async def run_batches(
     hooks: Hooks | None = None,
     deltas: Deltas | None = None,
     storage: StorageTargets | None = None,
+    probes: ProbeWorld | None = None,
 ) -> RunSummary:
     """Copy batches, one after the other, from wherever each of them is. The same call goes on after any crash.
 
     `tokens` gives a random token for every attempt and every call of a hook; without `hooks` none is called, and
-    without `deltas` there are seed passes only; `storage` None: the target has no storage targets to ask. Cancelling the task stops cleanly: every stream is ended first, then Interrupted is raised; being cancelled again meanwhile
+    without `deltas` there are seed passes only; `storage` None: the target has no storage targets to ask; `probes` None: nobody
+    probes meanwhile. Cancelling the task stops cleanly: every stream is ended first, then Interrupted is raised; being cancelled again meanwhile
     changes nothing.
 
     Raises UsageError (no such batch), Refused (a guard, with every reason), LockHeld, RunStopped (the pool stopped: a
@@ -102,7 +105,7 @@ async def run_batches(
         hooking = Hooking(invocation=invocation, hooks=hooks, plan=plan, site=site)
         exit_code = ExitCode.FAILED
         try:
-            async with heartbeat(invocation), capacity_watch(world):
+            async with heartbeat(invocation), capacity_watch(world), probing(probes):
                 summary = await _copy(
                     hooking,
                     batches,

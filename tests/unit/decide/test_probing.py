@@ -16,7 +16,6 @@ from migrator.decide.probing import (
     Pace,
     pace_after,
     paced,
-    probe_latency_s,
     readings,
 )
 from migrator.decide.throttle import SLOWEST_FIRST, slowed, steps_below
@@ -43,16 +42,16 @@ def downs(curve: Iterable[float], lowest: int = 2) -> list[int]:
 
 
 def test_the_slowest_operation_on_metadata_counts_and_writing_does_not() -> None:
-    assert probe_latency_s(probe(0.02)) == 0.02
-    assert probe_latency_s(Probe(side=ProbeSide.SOURCE, at_s=0.0, waited_s=30.0)) == 30.0
-    assert probe_latency_s(probe(None)) is None
+    assert probe(0.02).latency_s == 0.02
+    assert Probe(side=ProbeSide.SOURCE, at_s=0.0, waited_s=30.0).latency_s == 30.0
+    assert probe(None).latency_s is None
 
 
 @pytest.mark.parametrize("name", ["create_s", "stat_s", "unlink_s", "readdir_s"])
 def test_every_operation_on_metadata_may_be_the_slowest(name: str) -> None:
     times = dict.fromkeys(("create_s", "write_s", "sync_s", "stat_s", "unlink_s", "readdir_s"), 0.001)
     found = Probe(side=ProbeSide.SOURCE, at_s=0.0, times=ProbeTimes(**{**times, name: 0.5}))
-    assert probe_latency_s(found) == 0.5
+    assert found.latency_s == 0.5
 
 
 def test_the_median_of_the_newest_probes_of_each_side_counts() -> None:
