@@ -94,15 +94,17 @@ def begin_again(record: AdditionRecord, seen: AdditionSeen, wish: Wish) -> Step:
 
 
 def grown(before: TargetRoom | None, now: TargetRoom | None, *, bricks: int, size_bytes: int | None) -> bool:
-    """Whether the target shows what it was given: so many storage targets more, or by far the most of the bytes."""
+    """Whether the target shows what it was given: so many storage targets more, or by far the most of the bytes. Where it is
+    not known how many bytes these are, any growth is.
+    """
     if before is None or now is None:
         return False
     if before.storage_targets is not None and now.storage_targets is not None:
         # Its own list is exact; bytes may have come from elsewhere.
         return now.storage_targets >= before.storage_targets + bricks
-    if before.total_bytes is None or now.total_bytes is None or not size_bytes:
+    if before.total_bytes is None or now.total_bytes is None:
         return False
-    return now.total_bytes - before.total_bytes >= GROWN_SHARE * size_bytes
+    return now.total_bytes - before.total_bytes >= max(GROWN_SHARE * (size_bytes or 0), 1)
 
 
 def may_add(record: AdditionRecord) -> bool:

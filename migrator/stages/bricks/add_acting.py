@@ -171,12 +171,19 @@ class AdditionActor:
                 return Done()
             await call.world.clock.sleep(call.request.poll_s)
 
+    async def _own_bytes(self, record: AdditionRecord) -> int | None:
+        """How large the file systems of the bricks are together; None where one has none of its own now."""
+        places = await self.call.world.places(record.bricks)
+        sizes = [place.total_bytes if place.own else None for place in places.values()]
+        return None if None in sizes else sum(one for one in sizes if one)
+
     async def _hand_over(self, record: AdditionRecord) -> Done:
         call = self.call
+        # The hooks make file systems, or take away what was mounted there: then what is seen is what it was mounted on.
+        before_bytes = await self._own_bytes(record)
         await self._call_hooks(record)
-        places = await call.world.places(record.bricks)
-        sizes = [place.total_bytes if place.own else None for place in places.values()]
-        size_bytes = None if None in sizes else sum(one for one in sizes if one)
+        known = [size for size in (before_bytes, await self._own_bytes(record), record.notes.size_bytes) if size]
+        size_bytes = min(known, default=None)
         record = call.world.ledger.additions.note(record.id, AdditionNotes(size_bytes=size_bytes))
         before, end_s = record.notes.room_before, call.world.clock.monotonic_s() + call.request.seen_within_s
         while True:

@@ -22,7 +22,10 @@ def _same_namespace(pid: int, namespace: str) -> bool:
 
 
 def _run(*command: str) -> str:
-    return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
+    done = subprocess.run(command, check=False, stdout=subprocess.PIPE, text=True)
+    if done.returncode != 0:
+        raise SystemExit(f"{' '.join(command)} ended with {done.returncode}")
+    return done.stdout.strip()
 
 
 class Lab:
@@ -49,7 +52,6 @@ class Lab:
         """Make the target larger by the brick's disk. May be called again: by what was written down it grows once."""
         point, inside = self._place(brick)
         if self._is_mounted(point, inside):
-            _run(*inside, "rmdir", "--ignore-fail-on-non-empty", os.path.join(point, "data"))
             if _run(*inside, "find", point, "-mindepth", "1", "-print", "-quit"):
                 raise SystemExit(f"{brick['name']} is not empty: it is not given away")
             _run(*inside, "umount", point)

@@ -251,7 +251,13 @@ def test_the_target_gets_no_brick_of_a_volume_and_has_to_tell_its_size() -> None
         (TargetRoom(total_bytes=100, storage_targets=3), TargetRoom(total_bytes=200, storage_targets=None), 100, True),
         (
             TargetRoom(total_bytes=100, storage_targets=None),
-            TargetRoom(total_bytes=900, storage_targets=None),
+            TargetRoom(total_bytes=101, storage_targets=None),
+            None,
+            True,
+        ),
+        (
+            TargetRoom(total_bytes=100, storage_targets=None),
+            TargetRoom(total_bytes=100, storage_targets=None),
             None,
             False,
         ),
