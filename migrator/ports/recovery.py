@@ -1,6 +1,6 @@
 """Bringing back what a drain left on a brick: reading it on the brick's host, and writing it through the mount."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from typing import Protocol
 
 from migrator.domain.brick import Brick
@@ -64,5 +64,5 @@ class VolumeRecovery(Protocol):
     def drop_copy(self, leftover: Leftover) -> None:
         """Take the copy's own name away; those that it was given stay."""
 
-    def tidy(self) -> None:
-        """Remove the directories that are empty."""
+    def tidy(self, keep: Collection[bytes] | None) -> None:
+        """Remove the own names of all copies but those with these keys (None: of none), then the directories that are empty."""

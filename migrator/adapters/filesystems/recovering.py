@@ -10,7 +10,7 @@ import hashlib
 import os
 import stat
 import uuid
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 
 from migrator.adapters.filesystems.beneath import Root, entry_path
@@ -152,8 +152,13 @@ class MountedVolumeRecovery:
         with suppress(FileNotFoundError), self._parent(COPIES + leftover.key) as (fd, name):
             os.unlink(name, dir_fd=fd)
 
-    def tidy(self) -> None:
-        """Remove the directories that are empty."""
+    def tidy(self, keep: Collection[bytes] | None) -> None:
+        """Remove the own names of copies, then the directories that are empty."""
+        if keep is not None:
+            with suppress(FileNotFoundError), self._parent(COPIES + b"any") as (fd, _):
+                for name in map(os.fsencode, os.listdir(fd)):
+                    if name not in keep:
+                        os.unlink(name, dir_fd=fd)
         for path in (COPIES, ASIDE, WORK_DIRECTORY):
             with suppress(FileNotFoundError):
                 self._tidy(path.rstrip(b"/"))

@@ -74,6 +74,7 @@ class Recovery:
     blocking: Blocking
     clock: Clock
     _problems: dict[bytes, str] = field(default_factory=dict)
+    _kept: set[bytes] = field(default_factory=set)
     _recovered: int = 0
     _names: int = 0
 
@@ -82,6 +83,7 @@ class Recovery:
         unseen: list[str] = []
         for number in range(_ROUNDS):
             self._problems.clear()
+            self._kept.clear()
             unseen.clear()
             for brick in self.bricks:
                 if brick.arbiter:
@@ -94,7 +96,8 @@ class Recovery:
                     await self._some(brick, found.found[start : start + _AT_ONCE])
             if not self._problems or number + 1 == _ROUNDS:
                 break
-        await self._call(self.volume.tidy)
+        # A copy that no leftover needs any more has all its names, or was never given one. Its leftover may be unseen.
+        await self._call(partial(self.volume.tidy, None if unseen else frozenset(self._kept)))
         problems = [f"{show(name)}: {reason}" for name, reason in sorted(self._problems.items())]
         return RecoverySummary(recovered=self._recovered, names=self._names, problems=(*problems, *unseen))
 
@@ -310,6 +313,7 @@ class Recovery:
                 error.message if isinstance(error, MigratorError) else getattr(error, "strerror", None) or "no answer"
             )
             self._problems[leftover.names[0]] = reason
+            self._kept.add(leftover.key)
 
 
 def _unchanged(names: Mapping[bytes, Leftover], now: BrickLeftovers) -> Iterator[bytes]:
