@@ -1,0 +1,133 @@
+"""Retiring a real volume: refused with anything in it that is nowhere else, then stopped, killed in the middle."""
+
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from migrator.domain.paths import percent_escape
+from migrator.domain.units import MIB
+from tests.cluster.brick_runs import brick_runs
+from tests.cluster.conftest import MakeLab
+from tests.cluster.handle import LabHandle, wait_until
+from tests.cluster.site import LabSite
+from tests.cluster.test_freezing import open_behind
+from tests.delta_changes import let_settle
+
+pytestmark = [pytest.mark.cluster, pytest.mark.needs_root, pytest.mark.slow, pytest.mark.timeout(600)]
+
+STRAY = b"caf\xe9\nof nobody"
+
+
+@contextmanager
+def another_client(lab: LabHandle, directory: Path) -> Iterator[None]:
+    """The volume is mounted a second time, elsewhere, by somebody."""
+    directory.mkdir()
+    place = f"{lab.state.hosts[0].address}:/{lab.state.spec.volume}"
+    words = ("mount", "-t", "glusterfs", place, str(directory))
+    subprocess.run(["nsenter", f"--net=/run/netns/{lab.state.client_namespace}", "--", *words], check=True)
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", str(directory)], check=True)
+
+
+def kill_at_the_stop(site: LabSite, real: bytes) -> None:
+    """The program is killed when Gluster has stopped the volume, before it hears of it."""
+    wrapper = site.directory / "gluster"
+    wrapper.write_text(
+        f"""#!/bin/sh
+case "$*" in
+*" volume stop "*) {os.fsdecode(real)} "$@" >/dev/null; kill -KILL $PPID ;;
+*) exec {os.fsdecode(real)} "$@" ;;
+esac
+"""
+    )
+    wrapper.chmod(0o755)
+    site.file.write_text(site.file.read_text().replace(f'"{os.fsdecode(real)}"', f'"{wrapper}"'))
+
+
+def status_of(lab: LabHandle) -> str:
+    info = os.fsdecode(lab.gluster("volume", "info", lab.state.spec.volume))
+    return next(line for line in info.splitlines() if line.startswith("Status:"))
+
+
+def retire(site: LabSite, *, code: int = 0) -> Any:
+    return site.json("brick", "retire", "--confirm", "vol1", code=code)
+
+
+@contextmanager
+def copied(lab: LabHandle, scratch: Path) -> Iterator[LabSite]:
+    """A site whose users have been copied, verified, and have links that lead to their trees."""
+    lab.gluster("volume", "set", "vol1", "performance.open-behind", "off")
+    wait_until(lambda: not open_behind(lab), "the client has taken the option")
+    links = scratch / "links"
+    links.mkdir()
+    for tree in trees_of(lab):
+        (links / tree.name).symlink_to(tree)
+    with brick_runs(lab, scratch / "site", trees="home/*", via="bricks") as runs:
+        site = runs.site
+        text = f'[cutover]\nfreeze = "hook"\nsettle = "0s"\nretain = "0s"\nlink = "{links}/{{user}}"\n'
+        site.file.write_text(site.file.read_text() + text)
+        hook = site.directory / "hooks" / "pre-freeze.d" / "10-vouches"
+        hook.parent.mkdir(parents=True)
+        hook.write_text("#!/bin/sh\n")
+        hook.chmod(0o755)
+        let_settle()
+        for words in (["scan"], ["plan"], ["run", "--all"], ["verify", "--all"]):
+            site.json(*words)
+        yield site
+
+
+def trees_of(lab: LabHandle) -> list[Path]:
+    return sorted(tree for tree in (lab.source / "home").iterdir() if tree.is_dir())
+
+
+def files_in(tree: Path) -> int:
+    return sum(path.is_symlink() or not path.is_dir() for path in tree.rglob("*"))
+
+
+def test_a_volume_is_retired_when_everything_in_it_is_proven_and_not_before(make_lab: MakeLab, scratch: Path) -> None:
+    lab = make_lab(hosts=1, bricks_per_host=1, users=2, files=60, data_bytes=MIB, odd=False)
+    if not lab.state.ssh_config:
+        pytest.skip("needs sshd: who is connected to the bricks is asked on their hosts")
+    with copied(lab, scratch) as site:
+        first, second = trees_of(lab)
+        site.json("cutover", "--user", first.name)
+        refused = retire(site, code=4)["cover"]["uncovered"]
+        assert refused["not-moved"]["paths"] == files_in(second)
+        site.json("cutover", "--user", second.name)
+        checksum = site.json("purge", "--user", first.name, "--dry-run")["checksum"]
+        site.json("purge", "--user", first.name, "--confirm", checksum)
+
+        for path in [path for path in lab.source.rglob("*") if path.is_file() and not path.is_relative_to(second)]:
+            if path.name != ".migrator-sentinel":
+                path.unlink()
+        stray = lab.source / os.fsdecode(STRAY)
+        stray.write_bytes(b"nowhere else")
+        cover = retire(site, code=4)["cover"]
+        assert cover["uncovered"] == {"outside": {"paths": 1, "size_bytes": 12}}
+        assert Path(cover["list_file"]).read_text() == f"outside\t12\t{percent_escape(STRAY)}\n"
+        assert cover["proven"]["paths"] == files_in(second)
+        stray.unlink()
+
+        with another_client(lab, scratch / "elsewhere"):
+            (reason,) = retire(site, code=4)["reasons"]
+            assert "clients beside this site's own" in reason
+        assert status_of(lab) == "Status: Started"
+
+        kill_at_the_stop(site, lab.state.gluster)
+        assert site.call("brick", "retire", "--confirm", "vol1").returncode == -9
+        assert status_of(lab) == "Status: Stopped"
+        assert site.json("status")["retirement"]["state"] == "retiring"
+        assert retire(site)["ending"] == "done-before"
+        assert site.json("status")["retirement"]["state"] == "retired"
+        (brick,) = lab.bricks
+        assert (lab.brick_directory(brick) / "home" / second.name).is_dir(), "nothing is deleted"
+        # So that the sentinel can be taken away.
+        lab.gluster("volume", "start", "vol1")
+        wait_until(lambda: os.access(lab.source / "home", os.R_OK), "the mount is back")
