@@ -5,12 +5,13 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from sqlalchemy import Connection, Row, Select, insert, select, update
+from sqlalchemy import Row, Select, insert, select
 
 from migrator.adapters.ledger import tables
+from migrator.adapters.ledger.attempt_steps import AttemptTables, encode_times, step_result
 from migrator.adapters.ledger.changed_options import decode_options, encode_options
 from migrator.adapters.ledger.database import Database
-from migrator.adapters.ledger.transitions import check, expect_one, missing
+from migrator.adapters.ledger.task_samples import keep_samples, read_samples
 from migrator.domain.addition import (
     ADDITION_TRANSITIONS,
     NO_NOTES,
@@ -24,12 +25,19 @@ from migrator.domain.addition import (
     TargetRoom,
 )
 from migrator.domain.addition_seen import Act
-from migrator.domain.cutover import StepResult
 from migrator.domain.drain import DrainSample, merged_options
 from migrator.domain.errors import LedgerCorrupt
-from migrator.domain.volume_tasks import TaskStatus
 
-_additions, _steps, _samples = tables.additions, tables.addition_steps, tables.addition_samples
+_additions, _samples = tables.additions, tables.addition_samples
+_rows = AttemptTables(
+    attempts=_additions,
+    steps=tables.addition_steps,
+    owner="addition_id",
+    what="addition",
+    a_what="an addition",
+    states=AdditionState,
+    transitions=ADDITION_TRANSITIONS,
+)
 
 
 class SqliteAdditions:
@@ -76,7 +84,7 @@ class SqliteAdditions:
                     instead_of=instead_of,
                     attempt=1 if newest is None else newest.attempt + 1,
                     state=AdditionState.PLANNED.value,
-                    times=json.dumps({AdditionState.PLANNED.value: at_s}),
+                    times=encode_times({AdditionState.PLANNED: at_s}),
                     failure="",
                 )
                 .returning(_additions)
@@ -86,8 +94,8 @@ class SqliteAdditions:
     def intend(self, addition_id: int, act: Act, *, at_s: float, notes: AdditionNotes = NO_NOTES) -> int:
         """Write down a step before it begins, with its intended state; returns its id."""
         with self._database.write() as connection:
-            row = _row(connection, addition_id)
-            values = _entering(row, act.intent, at_s) | _noted(row, notes)
+            row = _rows.row(connection, addition_id)
+            values = _rows.entering(row, act.intent, at_s) | _noted(row, notes)
             if act.task_before is not None:
                 values |= {"task_before": act.task_before, "task_id": None}
             if act.task_id is not None:
@@ -99,61 +107,37 @@ class SqliteAdditions:
                 )
             if act.reason:
                 values["failure"] = act.reason
-            if values:
-                connection.execute(update(_additions).where(_additions.c.id == addition_id).values(values))
-            connection.execute(
-                update(_steps)
-                .where(_steps.c.addition_id == addition_id, _steps.c.result.is_(None))
-                .values(ended_at_s=at_s, result=StepResult.INTERRUPTED.value)
-            )
-            made = connection.execute(
-                insert(_steps)
-                .values(addition_id=addition_id, step=act.step.value, intended_at_s=at_s, message=act.reason)
-                .returning(_steps.c.id)
-            ).one()
-        return int(made.id)
+            _rows.change(connection, addition_id, values)
+            return _rows.begin(connection, addition_id, act.step, at_s=at_s, reason=act.reason)
 
     def note(self, addition_id: int, notes: AdditionNotes) -> AdditionRecord:
         """Facts that are to be kept before the step ends."""
         with self._database.write() as connection:
-            row = _row(connection, addition_id)
-            if values := _noted(row, notes):
-                connection.execute(update(_additions).where(_additions.c.id == addition_id).values(values))
-            return _record(_row(connection, addition_id))
+            row = _rows.row(connection, addition_id)
+            _rows.change(connection, addition_id, _noted(row, notes))
+            return _record(_rows.row(connection, addition_id))
 
     def finish(
         self, step_id: int, state: AdditionState, *, at_s: float, notes: AdditionNotes = NO_NOTES, message: str = ""
     ) -> AdditionRecord:
         """A step was done, and came to its state. The first end of a step counts."""
+
+        def changes(row: Row[Any], step: Row[Any]) -> dict[str, Any]:
+            values = _rows.entering(row, state, at_s) | _noted(row, notes)
+            return values if AdditionStep(step.step) is AdditionStep.GIVE_UP else values | {"failure": ""}
+
         with self._database.write() as connection:
-            step = _step_row(connection, step_id)
-            row = _row(connection, step.addition_id)
-            if step.result is None:
-                values = _entering(row, state, at_s) | _noted(row, notes)
-                if AdditionStep(step.step) is not AdditionStep.GIVE_UP:
-                    values["failure"] = ""
-                if values:
-                    connection.execute(update(_additions).where(_additions.c.id == row.id).values(values))
-                _end(connection, step, StepResult.DONE, at_s, message)
-                row = _row(connection, step.addition_id)
-        return _record(row)
+            return _record(_rows.finish(connection, step_id, changes, at_s=at_s, message=message))
 
     def fail(self, step_id: int, reason: str, *, at_s: float) -> AdditionRecord:
         """A step failed; the state stays that of the intent. The first end of a step counts."""
         with self._database.write() as connection:
-            step = _step_row(connection, step_id)
-            if step.result is None:
-                done = connection.execute(
-                    update(_additions).where(_additions.c.id == step.addition_id).values(failure=reason)
-                )
-                expect_one(done.rowcount, f"addition {step.addition_id}")
-                _end(connection, step, StepResult.FAILED, at_s, reason)
-            return _record(_row(connection, step.addition_id))
+            return _record(_rows.fail(connection, step_id, reason, at_s=at_s))
 
     def read(self, addition_id: int) -> AdditionRecord:
         """One attempt. Raises LedgerCorrupt where there is none."""
         with self._database.read() as connection:
-            return _record(_row(connection, addition_id))
+            return _record(_rows.row(connection, addition_id))
 
     def latest(self, volume_id: str, bricks: Sequence[str], side: AdditionSide) -> AdditionRecord | None:
         """The newest attempt at just these bricks, in whatever order."""
@@ -169,27 +153,18 @@ class SqliteAdditions:
 
     def steps(self, addition_id: int) -> Sequence[AdditionStepRecord]:
         """The steps of an attempt, oldest first."""
-        query = select(_steps).where(_steps.c.addition_id == addition_id).order_by(_steps.c.id)
         with self._database.read() as connection:
-            rows = connection.execute(query).all()
-        return [_step(row) for row in rows]
+            return [_step(row) for row in _rows.step_rows(connection, addition_id)]
 
     def add_samples(self, addition_id: int, samples: Sequence[DrainSample]) -> None:
         """Keep counters; those of the same task, time and host replace the ones before."""
-        if not samples:
-            return
         with self._database.write() as connection:
-            connection.execute(
-                insert(_samples).prefix_with("OR REPLACE"),
-                [{**asdict(sample), "addition_id": addition_id, "status": sample.status.value} for sample in samples],
-            )
+            keep_samples(connection, _samples, "addition_id", addition_id, samples)
 
     def samples(self, addition_id: int) -> Sequence[DrainSample]:
         """In order of time, then of host."""
-        query = select(_samples).where(_samples.c.addition_id == addition_id).order_by(_samples.c.at_s, _samples.c.host)
         with self._database.read() as connection:
-            rows = connection.execute(query).all()
-        return [_sample(row) for row in rows]
+            return read_samples(connection, _samples, "addition_id", addition_id)
 
 
 def _of_volume(volume_id: str) -> Select[Any]:
@@ -202,27 +177,6 @@ def _is_of(row: Row[Any], bricks: Sequence[str], side: AdditionSide) -> bool:
 
 def _shares(row: Row[Any], bricks: Sequence[str]) -> bool:
     return bool(set(json.loads(row.bricks)) & set(bricks))
-
-
-def _row(connection: Connection, addition_id: int) -> Row[Any]:
-    row = connection.execute(select(_additions).where(_additions.c.id == addition_id)).one_or_none()
-    if row is None:
-        raise missing(f"addition {addition_id}")
-    return row
-
-
-def _step_row(connection: Connection, step_id: int) -> Row[Any]:
-    row = connection.execute(select(_steps).where(_steps.c.id == step_id)).one_or_none()
-    if row is None:
-        raise missing(f"step {step_id} of an addition")
-    return row
-
-
-def _entering(row: Row[Any], state: AdditionState, at_s: float) -> dict[str, Any]:
-    """What entering a state changes; nothing where it is the state already."""
-    if not check(ADDITION_TRANSITIONS, AdditionState(row.state), state, f"addition {row.id}"):
-        return {}
-    return {"state": state.value, "times": json.dumps({**json.loads(row.times), state.value: at_s})}
 
 
 def _noted(row: Row[Any], notes: AdditionNotes) -> dict[str, Any]:
@@ -240,14 +194,6 @@ def _noted(row: Row[Any], notes: AdditionNotes) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
 
 
-def _end(connection: Connection, step: Row[Any], result: StepResult, at_s: float, message: str) -> None:
-    connection.execute(
-        update(_steps)
-        .where(_steps.c.id == step.id)
-        .values(ended_at_s=at_s, result=result.value, message=message or step.message)
-    )
-
-
 def _record(row: Row[Any]) -> AdditionRecord:
     return AdditionRecord(
         id=row.id,
@@ -258,7 +204,7 @@ def _record(row: Row[Any]) -> AdditionRecord:
         instead_of=row.instead_of,
         attempt=row.attempt,
         state=AdditionState(row.state),
-        times={AdditionState(state): float(at_s) for state, at_s in json.loads(row.times).items()},
+        times=_rows.times(row),
         failure=row.failure,
         notes=AdditionNotes(
             task_id=row.task_id,
@@ -278,21 +224,6 @@ def _step(row: Row[Any]) -> AdditionStepRecord:
         step=AdditionStep(row.step),
         intended_at_s=row.intended_at_s,
         ended_at_s=row.ended_at_s,
-        result=None if row.result is None else StepResult(row.result),
+        result=step_result(row),
         message=row.message,
-    )
-
-
-def _sample(row: Row[Any]) -> DrainSample:
-    return DrainSample(
-        task_id=row.task_id,
-        at_s=row.at_s,
-        host=row.host,
-        files=row.files,
-        size_bytes=row.size_bytes,
-        lookups=row.lookups,
-        failures=row.failures,
-        skipped=row.skipped,
-        status=TaskStatus(row.status),
-        runtime_s=row.runtime_s,
     )

@@ -1,15 +1,14 @@
 """Attempts to cut trees over, and every step of them."""
 
-import json
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Row, Select, insert, select, update
+from sqlalchemy import Row, Select, insert, select
 
 from migrator.adapters.ledger import tables
+from migrator.adapters.ledger.attempt_steps import AttemptTables, encode_times, step_result
 from migrator.adapters.ledger.database import Database
-from migrator.adapters.ledger.transitions import check, expect_one, missing
 from migrator.domain.cutover import (
     CUTOVER_TRANSITIONS,
     ENDED_STATES,
@@ -21,7 +20,6 @@ from migrator.domain.cutover import (
     CutoverStep,
     CutoverStepRecord,
     PurgeSum,
-    StepResult,
     TargetChanges,
 )
 from migrator.domain.cutover_seen import Act
@@ -37,7 +35,16 @@ _TOPS = {CutoverState.FREEZING: "frozen_top", CutoverState.ROLLBACK_FREEZING: "f
 
 _TOKEN_BYTES = 8
 
-_cutovers, _steps = tables.cutovers, tables.cutover_steps
+_cutovers = tables.cutovers
+_rows = AttemptTables(
+    attempts=_cutovers,
+    steps=tables.cutover_steps,
+    owner="cutover_id",
+    what="cutover",
+    a_what="a cutover",
+    states=CutoverState,
+    transitions=CUTOVER_TRANSITIONS,
+)
 
 
 class SqliteCutovers:
@@ -70,7 +77,7 @@ class SqliteCutovers:
                     attempt=1 if newest is None else newest.attempt + 1,
                     token=secrets.token_hex(_TOKEN_BYTES),
                     state=CutoverState.PLANNED.value,
-                    times=_encode_times({CutoverState.PLANNED: at_s}),
+                    times=encode_times({CutoverState.PLANNED: at_s}),
                     predicted_freeze_s=predicted_freeze_s,
                     failure="",
                 )
@@ -81,7 +88,7 @@ class SqliteCutovers:
     def intend(self, cutover_id: int, act: Act, *, at_s: float, notes: CutoverNotes = NO_NOTES) -> int:
         """Write down a step before it begins, with its intended state; returns its id."""
         with self._database.write() as connection:
-            row = _row(connection, cutover_id)
+            row = _rows.row(connection, cutover_id)
             values = _entering(row, act.intent, at_s) | _noted(notes)
             top = _TOPS.get(act.intent)
             for name in _TOPS.values():
@@ -96,56 +103,32 @@ class SqliteCutovers:
                 values["failure"] = act.reason
             elif act.intent is CutoverState.ROLLBACK_FREEZING and "state" in values:
                 values["failure"] = ""
-            if values:
-                connection.execute(update(_cutovers).where(_cutovers.c.id == cutover_id).values(values))
-            connection.execute(
-                update(_steps)
-                .where(_steps.c.cutover_id == cutover_id, _steps.c.result.is_(None))
-                .values(ended_at_s=at_s, result=StepResult.INTERRUPTED.value)
-            )
-            made = connection.execute(
-                insert(_steps)
-                .values(cutover_id=cutover_id, step=act.step.value, intended_at_s=at_s, message=act.reason)
-                .returning(_steps.c.id)
-            ).one()
-        return int(made.id)
+            _rows.change(connection, cutover_id, values)
+            return _rows.begin(connection, cutover_id, act.step, at_s=at_s, reason=act.reason)
 
     def finish(
         self, step_id: int, state: CutoverState, *, at_s: float, notes: CutoverNotes = NO_NOTES, message: str = ""
     ) -> CutoverRecord:
         """A step was done, and came to its state. The first end of a step counts."""
+
+        def changes(row: Row[Any], step: Row[Any]) -> dict[str, Any]:
+            values = _entering(row, state, at_s) | _noted(notes)
+            for name in _TOPS.values():
+                values.pop(name, None)
+            return values if CutoverStep(step.step) in _KEEP_FAILURE else values | {"failure": ""}
+
         with self._database.write() as connection:
-            step = _step_row(connection, step_id)
-            row = _row(connection, step.cutover_id)
-            if step.result is None:
-                values = _entering(row, state, at_s) | _noted(notes)
-                for name in _TOPS.values():
-                    values.pop(name, None)
-                if CutoverStep(step.step) not in _KEEP_FAILURE:
-                    values["failure"] = ""
-                if values:
-                    connection.execute(update(_cutovers).where(_cutovers.c.id == row.id).values(values))
-                _end(connection, step, StepResult.DONE, at_s, message)
-                row = _row(connection, step.cutover_id)
-        return _record(row)
+            return _record(_rows.finish(connection, step_id, changes, at_s=at_s, message=message))
 
     def fail(self, step_id: int, reason: str, *, at_s: float) -> CutoverRecord:
         """A step failed; the state stays that of the intent. The first end of a step counts."""
         with self._database.write() as connection:
-            step = _step_row(connection, step_id)
-            if step.result is None:
-                done = connection.execute(
-                    update(_cutovers).where(_cutovers.c.id == step.cutover_id).values(failure=reason)
-                )
-                expect_one(done.rowcount, f"cutover {step.cutover_id}")
-                _end(connection, step, StepResult.FAILED, at_s, reason)
-            row = _row(connection, step.cutover_id)
-        return _record(row)
+            return _record(_rows.fail(connection, step_id, reason, at_s=at_s))
 
     def read(self, cutover_id: int) -> CutoverRecord:
         """One attempt. Raises LedgerCorrupt where there is none."""
         with self._database.read() as connection:
-            return _record(_row(connection, cutover_id))
+            return _record(_rows.row(connection, cutover_id))
 
     def latest(self, tree: bytes) -> CutoverRecord | None:
         """The newest attempt of a tree, of any plan."""
@@ -164,10 +147,8 @@ class SqliteCutovers:
 
     def steps(self, cutover_id: int) -> Sequence[CutoverStepRecord]:
         """The steps of an attempt, oldest first."""
-        query = select(_steps).where(_steps.c.cutover_id == cutover_id).order_by(_steps.c.id)
         with self._database.read() as connection:
-            rows = connection.execute(query).all()
-        return [_step(row) for row in rows]
+            return [_step(row) for row in _rows.step_rows(connection, cutover_id)]
 
     def _read(self, query: Select[Any]) -> Sequence[CutoverRecord]:
         with self._database.read() as connection:
@@ -179,25 +160,11 @@ def _newest(tree: bytes) -> Select[Any]:
     return select(_cutovers).where(_cutovers.c.tree == tree).order_by(_cutovers.c.attempt.desc()).limit(1)
 
 
-def _row(connection: Connection, cutover_id: int) -> Row[Any]:
-    row = connection.execute(select(_cutovers).where(_cutovers.c.id == cutover_id)).one_or_none()
-    if row is None:
-        raise missing(f"cutover {cutover_id}")
-    return row
-
-
-def _step_row(connection: Connection, step_id: int) -> Row[Any]:
-    row = connection.execute(select(_steps).where(_steps.c.id == step_id)).one_or_none()
-    if row is None:
-        raise missing(f"step {step_id} of a cutover")
-    return row
-
-
 def _entering(row: Row[Any], state: CutoverState, at_s: float) -> dict[str, Any]:
     """What entering a state changes; nothing where it is the state already. A user is frozen and thawed once."""
-    if not check(CUTOVER_TRANSITIONS, CutoverState(row.state), state, f"cutover {row.id}"):
+    values = _rows.entering(row, state, at_s)
+    if not values:
         return {}
-    values: dict[str, Any] = {"state": state.value, "times": _encode_times({**_decode_times(row.times), state: at_s})}
     if state is CutoverState.FREEZING:
         values["frozen_at_s"] = at_s
     if state in _THAWED and row.frozen_at_s is not None and row.thawed_at_s is None:
@@ -229,14 +196,6 @@ def _noted(notes: CutoverNotes) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
 
 
-def _end(connection: Connection, step: Row[Any], result: StepResult, at_s: float, message: str) -> None:
-    connection.execute(
-        update(_steps)
-        .where(_steps.c.id == step.id)
-        .values(ended_at_s=at_s, result=result.value, message=message or step.message)
-    )
-
-
 def _record(row: Row[Any]) -> CutoverRecord:
     return CutoverRecord(
         id=row.id,
@@ -246,7 +205,7 @@ def _record(row: Row[Any]) -> CutoverRecord:
         attempt=row.attempt,
         token=row.token,
         state=CutoverState(row.state),
-        times=_decode_times(row.times),
+        times=_rows.times(row),
         predicted_freeze_s=row.predicted_freeze_s,
         frozen_at_s=row.frozen_at_s,
         thawed_at_s=row.thawed_at_s,
@@ -279,14 +238,6 @@ def _step(row: Row[Any]) -> CutoverStepRecord:
         step=CutoverStep(row.step),
         intended_at_s=row.intended_at_s,
         ended_at_s=row.ended_at_s,
-        result=None if row.result is None else StepResult(row.result),
+        result=step_result(row),
         message=row.message,
     )
-
-
-def _encode_times(times: Mapping[CutoverState, float]) -> str:
-    return json.dumps({state.value: at_s for state, at_s in times.items()})
-
-
-def _decode_times(text: str) -> dict[CutoverState, float]:
-    return {CutoverState(state): float(at_s) for state, at_s in json.loads(text).items()}

@@ -1,18 +1,17 @@
 """Attempts to drain bricks, every step of them, and Gluster's counters over time."""
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Row, Select, insert, select, update
+from sqlalchemy import Row, Select, insert, select
 
 from migrator.adapters.ledger import tables
+from migrator.adapters.ledger.attempt_steps import AttemptTables, encode_times, step_result
 from migrator.adapters.ledger.changed_options import decode_options, encode_options
 from migrator.adapters.ledger.database import Database
 from migrator.adapters.ledger.drain_copying import read_copying
-from migrator.adapters.ledger.transitions import check, expect_one, missing
-from migrator.domain.cutover import StepResult
+from migrator.adapters.ledger.task_samples import keep_samples, read_samples
 from migrator.domain.drain import (
     DRAIN_TRANSITIONS,
     ENDED_STATES,
@@ -30,12 +29,20 @@ from migrator.domain.drain import (
 from migrator.domain.drain_copying import DrainCopying
 from migrator.domain.drain_seen import Act
 from migrator.domain.errors import LedgerCorrupt
-from migrator.domain.volume_tasks import TaskStatus
 
 _KEEP_FAILURE = (DrainStep.GIVE_UP, DrainStep.STOP, DrainStep.SETTLE, DrainStep.RESTORE)
 """Steps after which the reason of an earlier failure is still what people want to know."""
 
-_drains, _steps, _samples = tables.drains, tables.drain_steps, tables.drain_samples
+_drains, _samples = tables.drains, tables.drain_samples
+_rows = AttemptTables(
+    attempts=_drains,
+    steps=tables.drain_steps,
+    owner="drain_id",
+    what="drain",
+    a_what="a drain",
+    states=DrainState,
+    transitions=DRAIN_TRANSITIONS,
+)
 
 
 class SqliteDrains:
@@ -71,7 +78,7 @@ class SqliteDrains:
                     bricks=json.dumps(list(bricks)),
                     attempt=1 if newest is None else newest.attempt + 1,
                     state=DrainState.PLANNED.value,
-                    times=_encode_times({DrainState.PLANNED: at_s}),
+                    times=encode_times({DrainState.PLANNED: at_s}),
                     failure="",
                 )
                 .returning(_drains)
@@ -81,8 +88,8 @@ class SqliteDrains:
     def intend(self, drain_id: int, act: Act, *, at_s: float, notes: DrainNotes = NO_NOTES) -> int:
         """Write down a step before it begins, with its intended state; returns its id."""
         with self._database.write() as connection:
-            row = _row(connection, drain_id)
-            values = _entering(row, act.intent, at_s) | _noted(row, notes)
+            row = _rows.row(connection, drain_id)
+            values = _rows.entering(row, act.intent, at_s) | _noted(row, notes)
             for name, task_id in (("task_id", act.task_id), ("task_before", act.task_before)):
                 if task_id is not None:
                     values[name] = task_id
@@ -93,60 +100,37 @@ class SqliteDrains:
                 )
             if act.reason:
                 values["failure"] = act.reason
-            if values:
-                connection.execute(update(_drains).where(_drains.c.id == drain_id).values(values))
-            connection.execute(
-                update(_steps)
-                .where(_steps.c.drain_id == drain_id, _steps.c.result.is_(None))
-                .values(ended_at_s=at_s, result=StepResult.INTERRUPTED.value)
-            )
-            made = connection.execute(
-                insert(_steps)
-                .values(drain_id=drain_id, step=act.step.value, intended_at_s=at_s, message=act.reason)
-                .returning(_steps.c.id)
-            ).one()
-        return int(made.id)
+            _rows.change(connection, drain_id, values)
+            return _rows.begin(connection, drain_id, act.step, at_s=at_s, reason=act.reason)
 
     def note(self, drain_id: int, notes: DrainNotes) -> DrainRecord:
         """Facts that are to be kept before the step ends."""
         with self._database.write() as connection:
-            row = _row(connection, drain_id)
-            if values := _noted(row, notes):
-                connection.execute(update(_drains).where(_drains.c.id == drain_id).values(values))
-            return _record(_row(connection, drain_id))
+            row = _rows.row(connection, drain_id)
+            _rows.change(connection, drain_id, _noted(row, notes))
+            return _record(_rows.row(connection, drain_id))
 
     def finish(
         self, step_id: int, state: DrainState, *, at_s: float, notes: DrainNotes = NO_NOTES, message: str = ""
     ) -> DrainRecord:
         """A step was done, and came to its state. The first end of a step counts."""
+
+        def changes(row: Row[Any], step: Row[Any]) -> dict[str, Any]:
+            values = _rows.entering(row, state, at_s) | _noted(row, notes)
+            return values if DrainStep(step.step) in _KEEP_FAILURE else values | {"failure": ""}
+
         with self._database.write() as connection:
-            step = _step_row(connection, step_id)
-            row = _row(connection, step.drain_id)
-            if step.result is None:
-                values = _entering(row, state, at_s) | _noted(row, notes)
-                if DrainStep(step.step) not in _KEEP_FAILURE:
-                    values["failure"] = ""
-                if values:
-                    connection.execute(update(_drains).where(_drains.c.id == row.id).values(values))
-                _end(connection, step, StepResult.DONE, at_s, message)
-                row = _row(connection, step.drain_id)
-        return _record(row)
+            return _record(_rows.finish(connection, step_id, changes, at_s=at_s, message=message))
 
     def fail(self, step_id: int, reason: str, *, at_s: float) -> DrainRecord:
         """A step failed; the state stays that of the intent. The first end of a step counts."""
         with self._database.write() as connection:
-            step = _step_row(connection, step_id)
-            if step.result is None:
-                done = connection.execute(update(_drains).where(_drains.c.id == step.drain_id).values(failure=reason))
-                expect_one(done.rowcount, f"drain {step.drain_id}")
-                _end(connection, step, StepResult.FAILED, at_s, reason)
-            row = _row(connection, step.drain_id)
-        return _record(row)
+            return _record(_rows.fail(connection, step_id, reason, at_s=at_s))
 
     def read(self, drain_id: int) -> DrainRecord:
         """One attempt. Raises LedgerCorrupt where there is none."""
         with self._database.read() as connection:
-            return _record(_row(connection, drain_id))
+            return _record(_rows.row(connection, drain_id))
 
     def latest(self, volume_id: str, bricks: Sequence[str]) -> DrainRecord | None:
         """The newest attempt at just these bricks, in whatever order."""
@@ -165,25 +149,17 @@ class SqliteDrains:
     def steps(self, drain_id: int) -> Sequence[DrainStepRecord]:
         """The steps of an attempt, oldest first."""
         with self._database.read() as connection:
-            rows = connection.execute(select(_steps).where(_steps.c.drain_id == drain_id).order_by(_steps.c.id)).all()
-        return [_step(row) for row in rows]
+            return [_step(row) for row in _rows.step_rows(connection, drain_id)]
 
     def add_samples(self, drain_id: int, samples: Sequence[DrainSample]) -> None:
         """Keep counters; those of the same task, time and host replace the ones before."""
-        if not samples:
-            return
         with self._database.write() as connection:
-            connection.execute(
-                insert(_samples).prefix_with("OR REPLACE"),
-                [{**asdict(sample), "drain_id": drain_id, "status": sample.status.value} for sample in samples],
-            )
+            keep_samples(connection, _samples, "drain_id", drain_id, samples)
 
     def samples(self, drain_id: int) -> Sequence[DrainSample]:
         """In order of time, then of host."""
-        query = select(_samples).where(_samples.c.drain_id == drain_id).order_by(_samples.c.at_s, _samples.c.host)
         with self._database.read() as connection:
-            rows = connection.execute(query).all()
-        return [_sample(row) for row in rows]
+            return read_samples(connection, _samples, "drain_id", drain_id)
 
     def copying(self) -> DrainCopying:
         """What streams have brought while drains moved files, and otherwise."""
@@ -204,27 +180,6 @@ def _is_of(row: Row[Any], bricks: Sequence[str]) -> bool:
     return set(json.loads(row.bricks)) == set(bricks)
 
 
-def _row(connection: Connection, drain_id: int) -> Row[Any]:
-    row = connection.execute(select(_drains).where(_drains.c.id == drain_id)).one_or_none()
-    if row is None:
-        raise missing(f"drain {drain_id}")
-    return row
-
-
-def _step_row(connection: Connection, step_id: int) -> Row[Any]:
-    row = connection.execute(select(_steps).where(_steps.c.id == step_id)).one_or_none()
-    if row is None:
-        raise missing(f"step {step_id} of a drain")
-    return row
-
-
-def _entering(row: Row[Any], state: DrainState, at_s: float) -> dict[str, Any]:
-    """What entering a state changes; nothing where it is the state already."""
-    if not check(DRAIN_TRANSITIONS, DrainState(row.state), state, f"drain {row.id}"):
-        return {}
-    return {"state": state.value, "times": _encode_times({**_decode_times(row.times), state: at_s})}
-
-
 def _noted(row: Row[Any], notes: DrainNotes) -> dict[str, Any]:
     values: dict[str, Any] = {
         "task_id": notes.task_id,
@@ -239,14 +194,6 @@ def _noted(row: Row[Any], notes: DrainNotes) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
 
 
-def _end(connection: Connection, step: Row[Any], result: StepResult, at_s: float, message: str) -> None:
-    connection.execute(
-        update(_steps)
-        .where(_steps.c.id == step.id)
-        .values(ended_at_s=at_s, result=result.value, message=message or step.message)
-    )
-
-
 def _record(row: Row[Any]) -> DrainRecord:
     return DrainRecord(
         id=row.id,
@@ -255,7 +202,7 @@ def _record(row: Row[Any]) -> DrainRecord:
         bricks=tuple(json.loads(row.bricks)),
         attempt=row.attempt,
         state=DrainState(row.state),
-        times=_decode_times(row.times),
+        times=_rows.times(row),
         failure=row.failure,
         notes=DrainNotes(
             options=decode_options(row.options),
@@ -275,29 +222,6 @@ def _step(row: Row[Any]) -> DrainStepRecord:
         step=DrainStep(row.step),
         intended_at_s=row.intended_at_s,
         ended_at_s=row.ended_at_s,
-        result=None if row.result is None else StepResult(row.result),
+        result=step_result(row),
         message=row.message,
     )
-
-
-def _sample(row: Row[Any]) -> DrainSample:
-    return DrainSample(
-        task_id=row.task_id,
-        at_s=row.at_s,
-        host=row.host,
-        files=row.files,
-        size_bytes=row.size_bytes,
-        lookups=row.lookups,
-        failures=row.failures,
-        skipped=row.skipped,
-        status=TaskStatus(row.status),
-        runtime_s=row.runtime_s,
-    )
-
-
-def _encode_times(times: Mapping[DrainState, float]) -> str:
-    return json.dumps({state.value: at_s for state, at_s in times.items()})
-
-
-def _decode_times(text: str) -> dict[DrainState, float]:
-    return {DrainState(state): float(at_s) for state, at_s in json.loads(text).items()}
