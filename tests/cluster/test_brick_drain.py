@@ -212,6 +212,7 @@ def test_a_brick_is_drained_committed_and_wiped_while_users_work(drains: Drains)
     shown = drains.drain(brick, "--dry-run")
     assert shown["ending"] == "planned", shown
     assert shown["check"]["problems"] == []
+    assert shown["check"]["retained"] == []
     assert shown["check"]["versions"]
     assert drains.state() == ""
     with Users(lab.source / "home" / "busy") as users:
