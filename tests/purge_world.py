@@ -142,7 +142,7 @@ class PurgeSite:
 
     @property
     def closed(self) -> Path:
-        return self.world.source_path / ".migrator-purge" / f"cutover-{self.record.id:06d}"
+        return self.world.source_path / ".migrator-purge" / f"cutover-{self.record.own_name}"
 
     @property
     def state(self) -> CutoverState:

@@ -66,6 +66,21 @@ def carrying_back(
     return CarryingBack(BackSites(wiring, own=own, known=known, progress=progress, policy=policy))
 
 
+def _directory_of(wiring: bootstrap.Wiring, record: CutoverRecord) -> Path:
+    return wiring.site.site.state_dir / "back" / record.own_name
+
+
+@contextmanager
+def back_ledger(wiring: bootstrap.Wiring, record: CutoverRecord) -> Iterator[Ledger | None]:
+    """The ledger of a cutover's rollback, to be read; None where none was made, or its making was interrupted."""
+    directory = _directory_of(wiring, record)
+    if not (directory / "made").exists():
+        yield None
+        return
+    with open_ledger(directory / "ledger.db", read_only=True) as ledger:
+        yield ledger
+
+
 class BackSites:
     """The `Openings` port: `state_dir/back/NUMBER-TOKEN`, by the number and the token of the cutover."""
 
@@ -86,11 +101,7 @@ class BackSites:
     @contextmanager
     def read(self, record: CutoverRecord) -> Iterator[Ledger | None]:
         """The ledger, as the port says. One whose making was interrupted is none yet."""
-        file = self._directory(record) / "ledger.db"
-        if not (self._directory(record) / "made").exists():
-            yield None
-            return
-        with open_ledger(file, read_only=True) as ledger:
+        with back_ledger(self._wiring, record) as ledger:
             yield ledger
 
     @asynccontextmanager
@@ -179,7 +190,7 @@ class BackSites:
         return source, TargetSide(wiring.target_root, known, tree=tree, hidden=ARCHIVE_DIRECTORY, other=real)
 
     def _directory(self, record: CutoverRecord) -> Path:
-        return self._wiring.site.site.state_dir / "back" / record.own_name
+        return _directory_of(self._wiring, record)
 
     @contextmanager
     def _ledger(self, directory: Path) -> Iterator[SqliteLedger]:

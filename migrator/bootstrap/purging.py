@@ -17,6 +17,7 @@ from migrator.adapters.ledger.sqlite import SqliteLedger
 from migrator.adapters.writers.search import BrickWriters, LocalWriters
 from migrator.bootstrap import Wiring, new_token
 from migrator.bootstrap.archiving import proven_archives
+from migrator.bootstrap.carrying_back import back_ledger
 from migrator.bootstrap.examining import link_place
 from migrator.bootstrap.hosts import reached
 from migrator.decide.switching import user_problem
@@ -26,8 +27,10 @@ from migrator.domain.paths import join
 from migrator.domain.purge import LeadsTo
 from migrator.domain.reap import ReapAction, ReapRow
 from migrator.domain.tree import UserTree
+from migrator.domain.verification import VerificationRecord
 from migrator.ports.freezing import WriterSearch
 from migrator.ports.progress import Progress
+from migrator.stages.carry_back.back_site import PLAN
 from migrator.stages.purge import PurgeWorld
 
 
@@ -61,6 +64,7 @@ async def purge_world(
                 clock=wiring.clock,
                 blocking=wiring.blocking(),
                 tokens=new_token,
+                carried=_carried(wiring),
             )
     finally:
         places.close()
@@ -94,6 +98,14 @@ def _skipped(wiring: Wiring, ledger: SqliteLedger) -> Callable[[CutoverRecord], 
             return ()
         lists.checked(reap.reap_list, reap.digest or "")
         return lists.paths(reap.reap_list, trees={record.tree.path}, action=ReapAction.SKIP)
+
+    return look
+
+
+def _carried(wiring: Wiring) -> Callable[[CutoverRecord], VerificationRecord | None]:
+    def look(record: CutoverRecord) -> VerificationRecord | None:
+        with back_ledger(wiring, record) as ledger:
+            return None if ledger is None else ledger.verifications.latest(PLAN, record.id)
 
     return look
 

@@ -5,7 +5,8 @@ What is not known speaks against it too: nothing that is purged comes back.
 
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import assert_never
 
 from migrator.decide.cutover_words import state_words
@@ -20,6 +21,8 @@ from migrator.domain.units import format_duration, several
 from migrator.domain.verification import VerificationRecord
 
 _OTHERS = 0o077
+
+NOTHING_CARRIED: Mapping[int, str] = MappingProxyType({})
 
 
 def choose(tree: UserTree, record: CutoverRecord | None, *, now_s: float, retain_s: float) -> Chosen:
@@ -46,9 +49,16 @@ def choose(tree: UserTree, record: CutoverRecord | None, *, now_s: float, retain
 
 
 def plan_checksum(
-    site_id: str, source: str, target: str, trees: Sequence[tuple[CutoverRecord, VerificationRecord | None]]
+    site_id: str,
+    source: str,
+    target: str,
+    trees: Sequence[tuple[CutoverRecord, VerificationRecord | None]],
+    *,
+    carried: Mapping[int, str] = NOTHING_CARRIED,
 ) -> str:
-    """The checksum of a purge: which trees of which site, and by which proofs. It is the same for one that goes on."""
+    """The checksum of a purge: which trees of which site, and by which proofs. It is the same for one that goes on. `carried`
+    are, by cutover, the digests of manifests of rollbacks that were given up.
+    """
     document = {
         "site": site_id,
         "source": source,
@@ -62,11 +72,21 @@ def plan_checksum(
                 "verification": record.notes.verification_id,
                 "manifest": None if proof is None else proof.manifest_digest,
             }
+            | ({"carried": carried[record.id]} if record.id in carried else {})
             for record, proof in trees
         ],
     }
     text = json.dumps(document, sort_keys=True, separators=(",", ":"))
     return hashlib.blake2b(text.encode("ascii"), digest_size=32).hexdigest()
+
+
+def counts_as_proof(found: VerificationRecord | None, *, newer_than: int | None) -> bool:
+    """Whether the newest verification of a rollback that was given up proves what that has carried back: it is of that
+    rollback (newer than what its ledger had before), whole, and found no difference. Its digests are looked at with all others.
+    """
+    if found is None or newer_than is None or found.id <= newer_than or found.finished_at_s is None:
+        return False
+    return found.whole and not any(found.differences.values()) and None not in (found.manifest, found.manifest_digest)
 
 
 def confirmation_problem(given: str | None, checksum: str) -> str | None:

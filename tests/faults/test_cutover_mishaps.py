@@ -218,3 +218,22 @@ def test_a_user_whose_link_is_named_anew_is_left_alone(site: CutSite) -> None:
     assert [state for state, _ in site.states()] == ["retained"]
     assert site.tree() == site.target()
     assert (site.is_open(site.target()), site.is_open(site.source())) == (True, False)
+
+
+def test_a_path_is_not_switched_to_what_is_mounted_in_the_targets_place_after_a_reboot(
+    site: CutSite, scratch: Path
+) -> None:
+    """The other file system looks just like the target, down to the closed tree: only what `init` recorded tells."""
+    site.start("cutover", "--user", "ann", before=dies_at(CutoverStep.SWITCH)).end()
+    assert [state for state, _ in site.states()] == ["switching"]
+    target, other = site.site.target.path, scratch / "other"
+    run_tool("cp", "-a", str(target), str(other))
+    run_tool("mount", "--bind", str(other), str(target))
+    try:
+        given_up = site.cutover(code=4)
+        assert given_up["ending"] == "given-up", given_up
+        assert "the path is not switched" in given_up["words"]
+        assert site.tree() == site.source()
+        assert site.is_open(site.source())
+    finally:
+        run_tool("umount", str(target))

@@ -78,7 +78,7 @@ def fill(tree: Path) -> None:
 def site(
     scratch: Path, xfs_source: XfsMount, xfs_target: XfsMount, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[PurgeSite]:
-    monkeypatch.setattr(removal, "DEEP_BYTES", 60)
+    monkeypatch.setattr(removal, "DEEP_BYTES", 77)
     other = xfs_source.path / "home" / "bob"
     other.mkdir(parents=True)
     (other / "own").write_text("bob's")

@@ -59,3 +59,26 @@ def test_what_a_rollback_carried_before_it_was_given_up_is_nobodys_change(site: 
     assert site.rollback()["ending"] == "moved"
     assert site.tree() == site.source()
     assert site.snapshot() == before
+
+
+def test_the_source_is_purged_after_a_rollback_that_was_given_up_with_what_it_had_carried(site: CutSite) -> None:
+    site.write(cutover='retain = "0s"')
+    site.cutover()
+    (site.target() / "d0" / "new of the user").write_bytes(b"new")
+    (site.target() / "d3" / "f0003").write_bytes(b"changed by the user")
+    site.hook("pre-switch.d/60-refuses", "exit 1")
+    assert site.rollback(code=4)["ending"] == "given-up"
+    (site.target() / "d3" / "f0003").write_bytes(b"changed by the user once more")
+    before = site.snapshot()
+    checksum = site.call("purge", "--user", "ann", "--dry-run", "--json").json["checksum"]
+    # The content of what was carried has to be the one that the rollback's own verification read.
+    carried = site.source() / "d0" / "new of the user"
+    facts = carried.stat()
+    carried.write_bytes(b"odd")
+    os.utime(carried, ns=(facts.st_atime_ns, facts.st_mtime_ns))
+    site.call("purge", "--user", "ann", "--confirm", checksum, "--json", code=4)
+    carried.write_bytes(b"new")
+    os.utime(carried, ns=(facts.st_atime_ns, facts.st_mtime_ns))
+    site.call("purge", "--user", "ann", "--confirm", checksum, "--json")
+    assert not site.source().exists()
+    assert site.snapshot() == before

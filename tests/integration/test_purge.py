@@ -61,7 +61,7 @@ def test_what_is_proven_is_removed_and_nothing_else(site: PurgeSite) -> None:
     assert done.sum.names == count
     record = site.world.ledger.cutovers.read(site.record.id)
     assert (record.state, record.notes.purge, record.failure) == (CutoverState.PURGED, done.sum, "")
-    assert site.backups == [f"purge-{record.id:06d}"]
+    assert site.backups == [f"purge-{record.own_name}"]
 
 
 def test_the_freed_bytes_are_those_of_the_files(site: PurgeSite) -> None:
@@ -141,7 +141,7 @@ class WritingPlaces(MountedPlaces):
 def test_what_lies_deep_is_moved_up_and_goes_or_stays_as_elsewhere(
     scratch: Path, xfs_source: XfsMount, xfs_target: XfsMount, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(removal, "DEEP_BYTES", 60)
+    monkeypatch.setattr(removal, "DEEP_BYTES", 77)
     name = "d" * 20
 
     def deep(tree: Path) -> None:

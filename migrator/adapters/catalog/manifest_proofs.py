@@ -50,8 +50,11 @@ _SIGN = 1 << 63
 _SKIPPED = tuple(field.name for field in fields(ReapRow))
 _ALL = 1 << 64
 
-_SCHEMA = f"""
+_PROOFS = f"""
     CREATE TABLE proofs ({", ".join(f"{name}{' PRIMARY KEY' if name == 'path' else ''}" for name in _COLUMNS)}) WITHOUT ROWID;
+"""
+_SCHEMA = f"""
+    {_PROOFS}
     CREATE TABLE links (ino PRIMARY KEY, seen, nlink, size, is_file) WITHOUT ROWID;
     CREATE TABLE skipped ({", ".join(f"{name}{' PRIMARY KEY' if name == 'path' else ''}" for name in _SKIPPED)}) WITHOUT ROWID;
 """
@@ -71,6 +74,7 @@ class ManifestFiles:
         *,
         archives: Mapping[int, int] = NO_ARCHIVES,
         skipped: Iterable[Sequence[ReapRow]] = (),
+        newer: str | None = None,
     ) -> "Iterator[IndexedProofs]":
         """As the port says."""
         self._temp_dir.mkdir(parents=True, exist_ok=True)
@@ -78,7 +82,15 @@ class ManifestFiles:
         try:
             database = sqlite3.connect(directory / "proofs.db", isolation_level=None, check_same_thread=False)
             try:
+                _prepare(database)
+                if newer is not None:
+                    _fill(database, Path(newer), tree)
+                    database.execute("ALTER TABLE proofs RENAME TO newer")
+                    database.executescript(_PROOFS)
                 _fill(database, Path(manifest), tree)
+                if newer is not None:
+                    database.execute("INSERT OR REPLACE INTO proofs SELECT * FROM newer")
+                    database.execute("DROP TABLE newer")
                 _fill_skipped(database, skipped)
                 yield IndexedProofs(database, tree, archives)
             finally:
@@ -175,11 +187,14 @@ def _fill_skipped(database: sqlite3.Connection, skipped: Iterable[Sequence[ReapR
         database.execute("COMMIT")
 
 
-def _fill(database: sqlite3.Connection, manifest: Path, tree: bytes) -> None:
+def _prepare(database: sqlite3.Connection) -> None:
     # It is made anew after a crash, so nothing of it has to reach the disk.
     for pragma in ("journal_mode = OFF", "synchronous = OFF", f"cache_size = -{_CACHE_KIB}"):
         database.execute(f"PRAGMA {pragma}")
     database.executescript(_SCHEMA)
+
+
+def _fill(database: sqlite3.Connection, manifest: Path, tree: bytes) -> None:
     insert = f"INSERT INTO proofs VALUES ({', '.join('?' * len(_COLUMNS))})"  # noqa: S608 (constant names)
     try:
         with pq.ParquetFile(manifest) as file:

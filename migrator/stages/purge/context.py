@@ -13,6 +13,7 @@ from migrator.domain.paths import join
 from migrator.domain.purge import LeadsTo
 from migrator.domain.reap import ReapRow
 from migrator.domain.tree import UserTree
+from migrator.domain.verification import VerificationRecord
 from migrator.ports.archives import Archived
 from migrator.ports.blocking import Blocking
 from migrator.ports.clock import Clock
@@ -36,6 +37,8 @@ class PurgeWorld:
     """The ports. `link` says where the path of a user leads, given his tree (blocking; raises OSError where that cannot be
     seen); `backup` whether the backup of the target is recorded that the site asks for; `back_up` copies the ledger, with a name for the copy, before anything is freed (blocking); `hooks` None: none
     are called.
+
+    `carried` gives the newest verification of a rollback of a cutover, None where none was begun (blocking; raises MigratorError).
 
     `archived` is what proven archives hold, as it is now. `skipped` are the rows of the reap list of the tree's plan that it skips; it raises
     Refused where plan or list cannot be read (blocking).
@@ -61,6 +64,7 @@ class PurgeWorld:
     clock: Clock
     blocking: Blocking
     tokens: Callable[[], str]
+    carried: Callable[[CutoverRecord], VerificationRecord | None] = lambda _: None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

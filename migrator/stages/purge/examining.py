@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from migrator.decide.freezing import freeze_verdict
-from migrator.decide.purge import purge_problems
+from migrator.decide.purge import counts_as_proof, purge_problems
 from migrator.decide.site_guards import health_problems, mount_problems
 from migrator.domain.brick import SourceHealth
 from migrator.domain.cutover import CutoverRecord
@@ -14,7 +14,7 @@ from migrator.domain.purge_proof import ManifestSum
 from migrator.domain.verification import VerificationRecord
 from migrator.ports.filesystem import FileSystem
 from migrator.ports.ledger import Ledger, SiteRecord
-from migrator.stages.purge.context import Call, Placed
+from migrator.stages.purge.context import Call, Placed, PurgeWorld
 
 LOOK_TIMEOUT_S = 120.0
 
@@ -33,6 +33,18 @@ def verification_of(ledger: Ledger, record: CutoverRecord) -> VerificationRecord
     """The verification that the cutover rests on."""
     wanted = record.notes.verification_id
     return next((one for one in ledger.verifications.of_plan(record.plan) if one.id == wanted), None)
+
+
+def carried_proof(world: PurgeWorld, record: CutoverRecord) -> VerificationRecord | None:
+    """What proves paths that a rollback carried to the source before it was given up; None where nothing does."""
+    try:
+        found = world.carried(record)
+        if found is None or not counts_as_proof(found, newer_than=record.notes.proofs_before):
+            return None
+        same = world.manifests.digest(found.manifest or "") == found.manifest_digest
+    except MigratorError:
+        return None
+    return found if same else None
 
 
 class Examination:

@@ -38,6 +38,7 @@ class PurgeOfTree:
         capabilities: TargetCapabilities,
         record: CutoverRecord,
         proof: VerificationRecord | None,
+        carried: VerificationRecord | None,
         hooking: StepHooks | None,
         pace: Pace,
     ) -> None:
@@ -46,6 +47,7 @@ class PurgeOfTree:
         self._capabilities = capabilities
         self._record = record
         self._proof = proof
+        self._carried = carried
         self._hooking = hooking
         self._pace = pace
         self._examination = Examination(call, site, record, proof)
@@ -65,6 +67,7 @@ class PurgeOfTree:
             self._record.tree.path,
             archives=archive_sizes(self._world.ledger, self._record.tree),
             skipped=rows,
+            newer=None if self._carried is None else self._carried.manifest,
         )
         try:
             proofs = await in_thread(opened.__enter__)
@@ -268,7 +271,8 @@ class PurgeOfTree:
 
     def _judge(self, placed: Placed) -> Judge:
         let_in_s = self._record.thawed_at_s
-        if let_in_s is None:
+        # After a rollback that was given up he was let in again.
+        if let_in_s is None or self._carried is not None:
             let_in_s = self._record.times[CutoverState.THAWED]
         return Judge(
             placed,
