@@ -375,3 +375,21 @@ def test_a_retired_volume_may_be_deleted_and_another_one_is_another(site: Site) 
     site.volume.fault = lambda _: None
     site.volume.state = replace(STATE, volume_id="w", started=False)
     assert site.retire().ending is RetireEnding.HALTED
+
+
+def test_what_was_killed_before_the_stop_does_not_stand_for_a_stop_by_others_after_a_refusal(site: Site) -> None:
+    def kill(name: str) -> None:
+        if name == "before stop":
+            raise Killed
+
+    site.volume.fault = kill
+    with pytest.raises(Killed):
+        site.retire()
+    site.volume.fault = lambda _: None
+    site.looks = [[*site.looks[0], found(b"new", proof=False)]]
+    assert site.retire().exit_code.value == 4
+    site.volume.state = replace(STATE, started=False)
+    assert site.retire().ending is RetireEnding.HALTED
+    newest = site.ledger.retirements.newest()
+    assert newest is not None
+    assert newest.state is RetirementState.GIVEN_UP

@@ -2,24 +2,21 @@
 
 import asyncio
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
+from migrator.decide import retirement_words as words
 from migrator.decide.retirement import catalog_problem, next_step
 from migrator.domain.brick import VolumeState
 from migrator.domain.errors import ExitCode, MigratorError, Refused, ToolFailed, UsageError
 from migrator.domain.events import EventKind, Severity
-from migrator.domain.hooks import HookState, HookStep
+from migrator.domain.hooks import HookFacts, HookState, HookStep
 from migrator.domain.retirement import (
     CoverFound,
-    PathSum,
-    RetireEnding,
     RetirementRecord,
     RetirementState,
     RetirementSummary,
     RetireRequest,
     RetireStep,
 )
-from migrator.domain.units import format_size, several
 from migrator.ports.ledger import SiteRecord
 from migrator.stages.bricks.retire_context import LOG, RetireCall, RetirementWorld, hooked, subject_of
 from migrator.stages.bricks.retire_looking import RetirementLooker
@@ -27,10 +24,6 @@ from migrator.stages.bricks.retire_looking import RetirementLooker
 VERB = "brick-retire"
 _LOCKS = ("drain", "run", "scan")
 """Whatever reads, copies, moves or judges by the volume holds one of them."""
-
-DELETING = (
-    "nothing of it is deleted: `gluster volume delete` is left to you, and `gluster volume start` takes this back"
-)
 
 
 async def retire_volume(request: RetireRequest, world: RetirementWorld) -> RetirementSummary:
@@ -98,7 +91,7 @@ class _Retirement:
         except ToolFailed:
             if newest is not None and newest.state is RetirementState.RETIRED:
                 # Whoever deleted it may have done so; that it was retired stands in the ledger.
-                return self._done_before(newest)
+                return words.done_before(newest, dry_run=call.request.dry_run)
             raise
         if newest is not None and newest.volume_id != state.volume_id:
             newest = None
@@ -108,15 +101,18 @@ class _Retirement:
             case RetireStep.DONE_BEFORE if newest is not None:
                 return await self._catch_up(newest)
             case RetireStep.LOOK:
-                return await self._look(state)
+                return await self._look(state, newest)
             case _:
                 return self._halted(
-                    state,
-                    "the volume is stopped, and not by this program: what it holds cannot be looked at",
-                    hint=f"start it (`gluster volume start {state.volume}`), then run the same command again",
+                    words.halted(
+                        state.volume,
+                        "the volume is stopped, and not by this program: what it holds cannot be looked at",
+                        dry_run=call.request.dry_run,
+                        hint=f"start it (`gluster volume start {state.volume}`), then run the same command again",
+                    )
                 )
 
-    async def _look(self, state: VolumeState) -> RetirementSummary:
+    async def _look(self, state: VolumeState, newest: RetirementRecord | None) -> RetirementSummary:
         request, looker = self.call.request, RetirementLooker(call=self.call)
         if not request.dry_run and request.confirm != state.volume:
             raise Refused(
@@ -124,36 +120,28 @@ class _Retirement:
                 cause="whoever still needs the volume loses it when it is stopped",
                 hint=f"look at it with --dry-run, then say --confirm {state.volume}",
             )
-        halted, cover = await self._judged(state, looker)
-        if halted is not None or cover is None:
-            return halted or self._halted(state, "nothing was looked at")
+        judged = await self._judged(state, looker)
+        if isinstance(judged, RetirementSummary):
+            if newest is not None and newest.state is RetirementState.RETIRING and not request.dry_run:
+                await self._let_go(newest, judged)
+            return judged
         if request.dry_run:
-            words = (
-                f"everything is proven to be on the target, by the catalog {cover.catalog}: the volume would be stopped"
-            )
-            hint = f"to retire it, say --confirm {state.volume}: the source is scanned anew then, before it is stopped"
-            return RetirementSummary(
-                volume=state.volume, dry_run=True, ending=RetireEnding.PLANNED, words=words, hint=hint, cover=cover
-            )
-        return await self._retire(state, looker, cover)
+            return words.would_be_done(state.volume, judged)
+        return await self._retire(state, looker, judged)
 
-    async def _judged(
-        self, state: VolumeState, looker: RetirementLooker
-    ) -> tuple[RetirementSummary | None, CoverFound | None]:
-        """Guards, then a look at every path: a refusal, or what covers them."""
+    async def _judged(self, state: VolumeState, looker: RetirementLooker) -> RetirementSummary | CoverFound:
+        """Guards, then a look at every path: a refusal, or what covers them all."""
+        dry_run = self.call.request.dry_run
         against = "something speaks against stopping the volume: nothing was touched"
         if reasons := await looker.problems():
-            hint = "put that right, then run the same command again"
-            return self._halted(state, against, reasons=reasons, hint=hint), None
+            return self._halted(words.halted(state.volume, against, dry_run=dry_run, reasons=reasons))
         name, at_s, reasons = await self._catalog(looker)
         if reasons:
-            hint = "put that right, then run the same command again"
-            return self._halted(state, against, reasons=reasons, hint=hint), None
-        cover = await looker.cover(name, at_s)
+            return self._halted(words.halted(state.volume, against, dry_run=dry_run, reasons=reasons))
+        cover, reasons = await looker.cover(name, at_s)
         if cover.uncovered:
-            _, _, manifests = await looker.moved()
-            return self._uncovered(state, cover, manifests), cover
-        return None, cover
+            return self._halted(words.uncovered(state.volume, cover, dry_run=dry_run, reasons=reasons))
+        return cover
 
     async def _catalog(self, looker: RetirementLooker) -> tuple[str, float, tuple[str, ...]]:
         """The catalog to judge by, when it was begun, and why it does not tell everything."""
@@ -184,13 +172,13 @@ class _Retirement:
             size_bytes=proven.size_bytes,
             at_s=call.now_s(),
         )
-        message = f"volume {state.volume} is about to be stopped: {_in_words(proven)} proven to be on the target"
+        message = f"volume {state.volume} is about to be stopped: {words.in_words(proven)} proven to be on the target"
         call.say(EventKind.RETIREMENT_STARTED, Severity.INFO, subject_of(state.volume), message)
 
         async def stop() -> CoverFound:
             return await self._stop(state, record, looker)
 
-        async def after(_facts: object, _result: object) -> object:
+        async def after(_: HookFacts, __: CoverFound) -> HookFacts:
             return call.facts(record, state=HookState.DONE)
 
         hooking = call.hooking()
@@ -198,25 +186,28 @@ class _Retirement:
             if hooking is None:
                 last = await stop()
             else:
-                last = await hooking.around(hooked(record), stop, facts=call.facts(record), after=after)  # type: ignore[arg-type]
+                last = await hooking.around(hooked(record), stop, facts=call.facts(record), after=after)
         except _Halted as halted:
             self._give_up(record, halted.message)
             return halted.summary
         except Refused as refused:
             self._give_up(record, refused.message)
             raise
-        return self._done(call.world.ledger.retirements.newest() or record, last)
+        return words.done(call.world.ledger.retirements.newest() or record, last)
 
     async def _stop(self, state: VolumeState, record: RetirementRecord, looker: RetirementLooker) -> CoverFound:
         """The backup, everything looked at once more, and the command. Raises ToolFailed where the volume goes on."""
         world = self.call.world
         await world.blocking(lambda: world.back_up(f"retirement-{record.id}"), timeout_s=600.0)
         # Between the look before and this one lie the hooks, which take as long as they like.
-        halted, cover = await self._judged(state, looker)
-        if halted is not None or cover is None:
-            raise _Halted(halted or self._halted(state, "nothing was looked at"))
+        judged = await self._judged(state, looker)
+        if isinstance(judged, RetirementSummary):
+            raise _Halted(judged)
+        # A comparison may take long where much is retained.
         if reasons := await looker.problems():
-            raise _Halted(self._halted(state, "something came between", reasons=reasons))
+            raise _Halted(
+                self._halted(words.halted(state.volume, "something came between", dry_run=False, reasons=reasons))
+            )
         try:
             await world.volume.stop()
         except ToolFailed as error:
@@ -226,7 +217,7 @@ class _Retirement:
                 self._give_up(record, error.message)
                 raise
         await self._finish(record)
-        return cover
+        return judged
 
     async def _finish(self, record: RetirementRecord) -> RetirementRecord:
         world = self.call.world
@@ -237,7 +228,7 @@ class _Retirement:
                 hint="see glusterd's log, then run the same command again",
             )
         done = world.ledger.retirements.finish(record.id, RetirementState.RETIRED, at_s=self.call.now_s())
-        message = f"volume {record.volume} is retired: it is stopped; {DELETING}"
+        message = f"volume {record.volume} is retired: it is stopped; {words.NOTHING_DELETED}"
         self.call.say(EventKind.RETIREMENT_FINISHED, Severity.INFO, subject_of(record.volume), message)
         return done
 
@@ -246,6 +237,14 @@ class _Retirement:
         world.ledger.retirements.finish(record.id, RetirementState.GIVEN_UP, at_s=self.call.now_s(), failure=reason)
         message = f"volume {record.volume} goes on: {reason}"
         self.call.say(EventKind.RETIREMENT_GIVEN_UP, Severity.WARNING, subject_of(record.volume), message)
+
+    async def _let_go(self, record: RetirementRecord, judged: RetirementSummary) -> None:
+        """An attempt that was killed before the stop must not stand for one that somebody makes by hand later, after this
+        refusal.
+        """
+        now, _ = await self.call.world.volume.state_and_tasks()
+        if now.started:
+            self._give_up(record, "; ".join((judged.words, *judged.reasons)))
 
     async def _write_down(self, record: RetirementRecord) -> RetirementSummary:
         """It is stopped, and the process that stopped it was killed before it wrote that down."""
@@ -257,63 +256,13 @@ class _Retirement:
         hooking = self.call.hooking()
         if hooking is not None:
             await hooking.catch_up(hooked(record), self.call.facts(record, state=HookState.DONE))
-        return self._done_before(record)
+        return words.done_before(record, dry_run=self.call.request.dry_run)
 
-    def _done(self, record: RetirementRecord, cover: CoverFound) -> RetirementSummary:
-        return RetirementSummary(
-            volume=record.volume,
-            dry_run=False,
-            ending=RetireEnding.DONE,
-            words=f"volume {record.volume} is retired: it is stopped, and everything in it is proven to be on the target",
-            hint=DELETING,
-            cover=cover,
-            retirement=record,
-        )
-
-    def _done_before(self, record: RetirementRecord) -> RetirementSummary:
-        at_s = record.intended_at_s if record.ended_at_s is None else record.ended_at_s
-        return RetirementSummary(
-            volume=record.volume,
-            dry_run=self.call.request.dry_run,
-            ending=RetireEnding.DONE_BEFORE,
-            words=f"volume {record.volume} is retired since {datetime.fromtimestamp(at_s, UTC):%Y-%m-%d %H:%M} UTC",
-            hint=DELETING,
-            retirement=record,
-        )
-
-    def _uncovered(self, state: VolumeState, cover: CoverFound, manifests: tuple[str, ...]) -> RetirementSummary:
-        total = PathSum(
-            paths=sum(one.paths for one in cover.uncovered.values()),
-            size_bytes=sum(one.size_bytes for one in cover.uncovered.values()),
-        )
-        words = f"{_in_words(total)} not proven to be on the target: nothing was touched"
-        hint = (
-            "move them with a user tree ([users] trees in site.toml, then scan, plan, run, cutover), purge trees whose users "
-            "were moved, or remove by hand what nobody needs; then run the same command again"
-        )
-        return self._halted(state, words, reasons=manifests, hint=hint, cover=cover)
-
-    def _halted(
-        self,
-        state: VolumeState,
-        words: str,
-        *,
-        reasons: tuple[str, ...] = (),
-        hint: str = "",
-        cover: CoverFound | None = None,
-    ) -> RetirementSummary:
-        if not self.call.request.dry_run:
-            message = f"volume {state.volume} was not retired: {'; '.join((words, *reasons))}"
-            self.call.say(EventKind.RETIREMENT_HALTED, Severity.ERROR, subject_of(state.volume), message)
-        return RetirementSummary(
-            volume=state.volume,
-            dry_run=self.call.request.dry_run,
-            ending=RetireEnding.HALTED,
-            words=words,
-            hint=hint,
-            reasons=reasons,
-            cover=cover,
-        )
+    def _halted(self, summary: RetirementSummary) -> RetirementSummary:
+        if not summary.dry_run:
+            message = f"volume {summary.volume} was not retired: {'; '.join((summary.words, *summary.reasons))}"
+            self.call.say(EventKind.RETIREMENT_HALTED, Severity.ERROR, subject_of(summary.volume), message)
+        return summary
 
 
 class _Halted(Refused):
@@ -322,10 +271,6 @@ class _Halted(Refused):
     def __init__(self, summary: RetirementSummary) -> None:
         super().__init__("; ".join((summary.words, *summary.reasons)), hint=summary.hint)
         self.summary = summary
-
-
-def _in_words(found: PathSum) -> str:
-    return f"{several(found.paths, 'path (' + format_size(found.size_bytes) + ') is', f'paths ({format_size(found.size_bytes)}) are')}"
 
 
 async def _beat(call: RetireCall, run_id: int) -> None:

@@ -2,8 +2,8 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from contextlib import nullcontext
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
@@ -36,6 +36,7 @@ from migrator.domain.retirement import (
     Uncovered,
     UncoveredKind,
 )
+from migrator.domain.verification import VerificationRecord
 from migrator.stages.bricks.retire_context import RetireCall, WriteList
 
 _LOOK_TIMEOUT_S = 120.0
@@ -91,20 +92,23 @@ class RetirementLooker:
     async def moved(self) -> tuple[tuple[MovedTree, ...], frozenset[bytes], tuple[str, ...]]:
         """The trees with manifests that count, those with others, and why the others do not."""
         moved: list[MovedTree] = []
+        verifications = self._verifications()
         unproven: dict[bytes, str] = {}
         for tree, record in newest_of_trees(self._cutovers()).items():
             if not works_on_target(record):
                 continue
-            problem, manifest = await asyncio.to_thread(self._manifest, record)
+            problem, manifest = await asyncio.to_thread(self._manifest, record, verifications)
             if problem is None and manifest is not None:
                 moved.append(MovedTree(tree=tree, manifest=manifest))
             else:
                 unproven[tree] = f"{record.tree.user}: {problem}"
         return tuple(moved), frozenset(unproven), tuple(unproven.values())
 
-    async def cover(self, catalog: str, catalog_at_s: float) -> CoverFound:
-        """What covers every path of a catalog; content is read where that takes it. Raises Refused, UsageError, OSError."""
-        moved, unproven, _ = await self.moved()
+    async def cover(self, catalog: str, catalog_at_s: float) -> tuple[CoverFound, tuple[str, ...]]:
+        """What covers every path of a catalog, and why some manifests do not count; content is read where that takes it.
+        Raises Refused, UsageError, OSError.
+        """
+        moved, unproven, reasons = await self.moved()
         tally = _Tally()
         listing = nullcontext(None) if self.call.directory is None else self.call.world.list_to(self.call.directory)
         with listing as opened:
@@ -112,31 +116,35 @@ class RetirementLooker:
             blocks = self.call.world.cover.paths(catalog, moved)
             judge = _Judge(self.call, moved=trees_of(moved), unproven=unproven)
             while (block := await asyncio.to_thread(next, blocks, None)) is not None:
-                found = [(path, proof, judge.by_facts(path, proof)) for path, proof in block]
-                read = await judge.by_content([(path, proof) for path, proof, one in found if one is Cover.READ])
-                _count(tally, found, read, write)
-        return CoverFound(
+                judged = [(path, proof, judge.by_facts(path, proof)) for path, proof in block]
+                read = await judge.by_content([(path, proof) for path, proof, one in judged if one is Cover.READ])
+                _count(tally, judged, read, write)
+        found = CoverFound(
             catalog=catalog,
             catalog_at_s=catalog_at_s,
-            proven=_sum(tally.paths["proven"], tally.sizes["proven"]),
-            own=_sum(tally.paths["own"], tally.sizes["own"]),
-            read=_sum(tally.paths["read"], tally.sizes["read"]),
-            uncovered={kind: _sum(tally.paths[kind], tally.sizes[kind]) for kind in UncoveredKind if tally.paths[kind]},
+            proven=tally.sum("proven"),
+            own=tally.sum("own"),
+            read=tally.sum("read"),
+            uncovered={kind: tally.sum(kind) for kind in UncoveredKind if tally.paths[kind]},
             examples=tuple(one for kind in UncoveredKind for one in tally.examples.get(kind, ())),
             list_file=name if tally.examples else None,
         )
+        return found, reasons
 
-    def _manifest(self, record: CutoverRecord) -> tuple[str | None, str | None]:
-        world = self.call.world
-        wanted = record.notes.verification_id
-        proof = next((one for one in world.ledger.verifications.of_plan(record.plan) if one.id == wanted), None)
+    def _manifest(
+        self, record: CutoverRecord, verifications: Mapping[int, VerificationRecord]
+    ) -> tuple[str | None, str | None]:
+        """Why the manifest of a cutover does not count, and the manifest."""
+        proof = verifications.get(record.notes.verification_id or 0)
         digest = None
         if proof is not None and proof.manifest is not None:
-            try:
-                digest = world.manifests.digest(proof.manifest)
-            except (MigratorError, OSError):
-                digest = None
+            with suppress(MigratorError, OSError):
+                digest = self.call.world.manifests.digest(proof.manifest)
         return manifest_problem(record, proof, digest), None if proof is None else proof.manifest
+
+    def _verifications(self) -> Mapping[int, VerificationRecord]:
+        ledger = self.call.world.ledger
+        return {one.id: one for name in ledger.plans.names() for one in ledger.verifications.of_plan(name)}
 
     def _cutovers(self) -> Sequence[CutoverRecord]:
         ledger = self.call.world.ledger
@@ -198,6 +206,9 @@ class _Tally:
         self.paths[name] += 1
         self.sizes[name] += found.size_bytes if found.type is EntryType.FILE else 0
 
+    def sum(self, name: str) -> PathSum:
+        return PathSum(paths=self.paths[name], size_bytes=self.sizes[name])
+
     def keep(self, one: Uncovered) -> None:
         kept = self.examples.setdefault(one.kind, [])
         kept.append(one)
@@ -252,10 +263,6 @@ def _count(
         tally.add("own" if last is Cover.OWN else "proven", path)
     if write is not None and uncovered:
         write(uncovered)
-
-
-def _sum(paths: int, size_bytes: int) -> PathSum:
-    return PathSum(paths=paths, size_bytes=size_bytes)
 
 
 async def _told(asked: Awaitable[T]) -> T | None:
