@@ -7,6 +7,7 @@ directory is reached from the brick's root by descriptor, and no symlink is foll
 from __future__ import annotations
 
 import errno
+import fcntl
 import hashlib
 import json
 import os
@@ -17,6 +18,10 @@ from typing import Any
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _PIECE_BYTES = 1 << 20
+_LOOP_GET_STATUS64 = 0x4C05
+_LOOP_STATUS_BYTES = 232
+"""linux/loop.h: device (as the kernel packs it) and inode of the file come first."""
+
 _ABSENT = (errno.ENODATA, errno.EOPNOTSUPP)
 _GONE = (errno.ENOENT, errno.ESRCH)
 _LINKTO = b"trusted.glusterfs.dht.linkto"
@@ -239,18 +244,25 @@ class Look:
                     if error.errno not in _GONE and self._sees_the_brick(b"/proc/" + name.encode()):
                         self.open_unknown.append(f"process {name}: {error.strerror}")
         try:
-            devices = os.listdir("/sys/block")
+            for device in os.listdir("/sys/block"):
+                if os.path.exists(f"/sys/block/{device}/loop"):  # only while it has a file
+                    self._look_at_loop_device(f"/dev/{device}")
         except OSError as error:
             self.open_unknown.append(f"loop devices: {error.strerror}")
-            devices = []
-        for device in devices:
-            try:
-                with open(f"/sys/block/{device}/loop/backing_file", "rb") as file:
-                    facts = os.stat(file.read().rstrip(b"\n"))
-                self._open.add((facts.st_dev, facts.st_ino))
-            except OSError:
-                continue  # none, or one whose file lies in another place than a brick that is seen from here
         self._open &= wanted
+
+    def _look_at_loop_device(self, path: str) -> None:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            status = fcntl.ioctl(fd, _LOOP_GET_STATUS64, bytes(_LOOP_STATUS_BYTES))
+        except OSError as error:
+            if error.errno == errno.ENXIO:
+                return
+            raise
+        finally:
+            os.close(fd)
+        encoded, inode = struct.unpack_from("=QQ", status)
+        self._open.add((os.makedev((encoded >> 8) & 0xFFF, (encoded & 0xFF) | ((encoded >> 12) & 0xFFF00)), inode))
 
     def _look_at_process(self, base: bytes) -> None:
         for task in self._tasks(base):
