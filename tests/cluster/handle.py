@@ -185,6 +185,36 @@ class LabHandle:
         finally:
             self.start_glusterd(host)
 
+    def crash_host(self, host: LabHost) -> None:
+        """End all that runs on a host and take its bricks' mounts away, as where it has lost its power. What its disks had
+        been told, they keep.
+        """
+
+        def others() -> list[int]:
+            return [pid for pid in processes_in((host.namespace,)) if pid != host.holder_pid]
+
+        while pids := others():
+            for pid in pids:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+        for point in self._points(host):
+            done = self.on_host(host, "umount", point)
+            assert done.returncode == 0, done.stderr
+        (Path(f"/proc/{host.holder_pid}/root/run/glusterd.pid")).unlink(missing_ok=True)
+
+    def boot_host(self, host: LabHost) -> None:
+        """What a host does when it is switched on again: mounts, sshd, glusterd, which starts everything else."""
+        for point, image in self._points(host).items():
+            done = self.on_host(host, "mount", "-t", "xfs", "-o", "loop", image, point)
+            assert done.returncode == 0, done.stderr
+        self.start_sshd(host)
+        asyncio.run(cluster.start_glusterd(host, LabTools(LocalProcesses(), self.state.token), WallClock()))
+
+    def _points(self, host: LabHost) -> dict[str, bytes]:
+        """Where the host mounts its bricks, and their images."""
+        own = [brick for brick in self.state.bricks if brick.host == host.number]
+        return {os.path.dirname(cluster.brick_path(brick.number)): brick.image for brick in own}
+
     def _set_interface(self, host: LabHost, state: str) -> None:
         argv = ["ip", "-n", host.namespace, "link", "set", "eth0", state]
         subprocess.run(argv, check=True, capture_output=True)

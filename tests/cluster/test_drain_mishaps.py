@@ -1,0 +1,183 @@
+"""Drains on a real cluster that run out of room, whose brick dies, whose host reboots: nothing is committed, nothing is lost, and
+the same command goes on when that is put right.
+"""
+
+import os
+import signal
+import subprocess
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from migrator.domain.lab import LabBrick
+from migrator.domain.units import MIB
+from tests.cluster.conftest import SMALL
+from tests.cluster.handle import DEADLINE_S, LabHandle, bring_up, take_down, wait_until
+from tests.cluster.site import lab_site
+from tests.cluster.test_brick_drain import SETTINGS, Drains, digests
+
+pytestmark = [pytest.mark.cluster, pytest.mark.needs_root, pytest.mark.slow, pytest.mark.timeout(240)]
+
+WAITING = """#!/bin/sh
+case " $* " in
+*" remove-brick "*" start ")
+    if [ -e "%(marks)s/before" ]; then sh "%(marks)s/before"; rm "%(marks)s/before"; fi
+    "%(gluster)s" "$@"
+    code=$?
+    if [ -e "%(marks)s/hold" ]; then
+        touch "%(marks)s/started"
+        while [ -e "%(marks)s/hold" ]; do sleep 0.05; done
+    fi
+    exit $code ;;
+esac
+exec "%(gluster)s" "$@"
+"""
+
+
+@pytest.fixture(scope="module")
+def drains(lab_parent: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Drains]:
+    """A cluster of four bricks, which these tests drain: every test has a brick of its own."""
+    directory = lab_parent / "mishaps"
+    try:
+        lab = bring_up(
+            replace(
+                SMALL,
+                directory=os.fsencode(directory),
+                hosts=2,
+                bricks_per_host=2,
+                users=2,
+                files=320,
+                data_bytes=40 * MIB,
+                brick_size_bytes=320 * MIB,
+                target_size_bytes=320 * MIB,
+                odd=False,
+            )
+        )
+        if not lab.state.ssh_config:
+            pytest.skip("the lab has no sshd: " + "; ".join(lab.state.notes))
+        place = tmp_path_factory.mktemp("mishaps")
+        with lab_site(lab, place / "site", lab.target, via="auto", hosts=True, more=SETTINGS) as site:
+            marks = place / "marks"
+            marks.mkdir()
+            wrapper, real = site.directory / "gluster", os.fsdecode(lab.state.gluster)
+            wrapper.write_text(WAITING % {"marks": marks, "gluster": real})
+            wrapper.chmod(0o755)
+            site.file.write_text(site.file.read_text().replace(f'"{real}"', f'"{wrapper}"'))
+            site.json("init")
+            site.json("scan", "--via", "bricks")
+            yield Drains(lab, site, marks)
+    finally:
+        take_down(directory)
+
+
+@pytest.fixture(scope="module")
+def before(drains: Drains) -> Mapping[str, str]:
+    """Everything by its digest, before anything was drained."""
+    return digests(drains.lab.source)
+
+
+def brick_of(drains: Drains, host: int, number: int) -> LabBrick:
+    return next(one for one in drains.lab.bricks if (one.host, one.number) == (host, number))
+
+
+def wait_until_all_is_there(lab: LabHandle, before: Mapping[str, str]) -> None:
+    """Until the mount has reached every brick again: then nothing is lost."""
+
+    def there() -> bool:
+        with suppress(OSError):
+            return digests(lab.source) == before
+        return False
+
+    wait_until(there, "everything is as it was")
+
+
+def start_held(drains: Drains, brick: LabBrick) -> "subprocess.Popen[bytes]":
+    """A drain that Gluster has just begun, and whose program waits until the mark `hold` goes."""
+    drains.mark("hold")
+    running = drains.site.start("brick", "drain", brick.name, "--accept-open-files")
+    wait_until(lambda: (drains.marks / "started").exists() or running.poll() is not None, "Gluster has begun")
+    assert running.poll() is None
+    (drains.marks / "started").unlink()
+    return running
+
+
+def fill(lab: LabHandle, brick: LabBrick) -> str:
+    """A command that leaves next to no room beside a brick, on its own file system."""
+    file_system = lab.brick_directory(brick).parent
+    room = os.statvfs(file_system)
+    return f"fallocate -l {room.f_bavail * room.f_frsize - MIB} {file_system}/filled\n"
+
+
+def test_a_drain_that_runs_out_of_room_names_it_and_is_taken_back(drains: Drains, before: Mapping[str, str]) -> None:
+    lab, brick = drains.lab, brick_of(drains, 2, 2)
+    staying = [one for one in lab.bricks if one.name in drains.names() - {brick.name}]
+    # After the guards, and before Gluster begins.
+    (drains.marks / "before").write_text("".join(fill(lab, one) for one in staying))
+    failed = drains.drain(brick, code=4)
+    assert drains.state() == "failed"
+    assert "could not be moved (failures)" in failed["standing"]["failure"]
+    assert "beyond cluster.min-free-disk" in failed["standing"]["failure"]
+    assert "brick stop" in failed["hint"]
+    assert brick.name in drains.names()
+    (blocker,) = [one for one in drains.site.json("status")["blocked"] if brick.name in one["subject"]]
+    assert "beyond cluster.min-free-disk" in blocker["on"]
+    # Given again it does not begin what must fail again.
+    assert any("min-free-disk" in reason for reason in drains.drain(brick, code=4)["reasons"])
+    assert drains.site.json("brick", "stop", brick.name)["ending"] == "taken-back"
+    assert digests(lab.source) == before
+    for one in staying:
+        (lab.brick_directory(one).parent / "filled").unlink()
+    assert drains.drain(brick)["ending"] == "done"
+    assert brick.name not in drains.names()
+    assert digests(lab.source) == before
+
+
+def test_a_drain_whose_brick_dies_is_failed_and_goes_on_when_it_is_back(
+    drains: Drains, before: Mapping[str, str]
+) -> None:
+    lab, brick = drains.lab, brick_of(drains, 1, 2)
+    running = start_held(drains, brick)
+    os.kill(lab.brick_pids()[brick.name], signal.SIGKILL)
+    # Its file system has gone as well.
+    point = os.path.dirname(os.fsdecode(lab.brick_path(brick)))
+    assert lab.on_host(lab.host_of(brick), "umount", "-l", point).returncode == 0
+    (drains.marks / "hold").unlink()
+    assert running.wait(DEADLINE_S) == 4
+    assert brick.name in drains.names()
+    refused = drains.drain(brick, code=4)
+    assert any(f"brick {brick.name} is down" in reason for reason in refused["reasons"])
+    assert brick.name in drains.names()
+    done = lab.on_host(lab.host_of(brick), "mount", "-t", "xfs", "-o", "loop", brick.image, point)
+    assert done.returncode == 0, done.stderr
+
+    def is_up() -> bool:
+        lab.gluster("volume", "start", lab.state.spec.volume, "force")
+        return lab.brick_pids()[brick.name] > 0
+
+    wait_until(is_up, "the brick is up again")
+    wait_until_all_is_there(lab, before)
+    assert drains.drain(brick)["ending"] == "done"
+    assert drains.state() == "committed"
+    assert digests(lab.source) == before
+
+
+def test_a_drain_goes_on_after_a_reboot_of_its_host(drains: Drains, before: Mapping[str, str]) -> None:
+    lab, brick = drains.lab, brick_of(drains, 2, 1)
+    running = start_held(drains, brick)
+    lab.crash_host(lab.host_of(brick))
+    (drains.marks / "hold").unlink()
+    # It is looked at while the host is away: nothing is concluded from that.
+    wait_until(lambda: drains.state() in ("started", "draining"), "it is watched")
+    lab.boot_host(lab.host_of(brick))
+    code = running.wait(DEADLINE_S)
+    assert code in (0, 4)
+    if code == 4:
+        # Gluster itself may say that it failed, by what it could not reach at the time.
+        assert brick.name in drains.names()
+        wait_until_all_is_there(lab, before)
+        assert drains.drain(brick)["ending"] == "done"
+    assert brick.name not in drains.names()
+    assert digests(lab.source) == before
