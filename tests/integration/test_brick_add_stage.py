@@ -3,7 +3,7 @@
 import asyncio
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -17,19 +17,42 @@ from migrator.bootstrap import new_token
 from migrator.domain.addition import AdditionSide, AdditionState, AdditionStep, TargetRoom
 from migrator.domain.addition_run import AdditionEnding, AdditionRequest, AdditionSummary
 from migrator.domain.addition_seen import NewPlace, Wish
+from migrator.domain.addition_standing import AdditionStanding
 from migrator.domain.brick import Brick, VolumeState
 from migrator.domain.brick_list import BrickRoom
 from migrator.domain.cutover import StepResult
 from migrator.domain.errors import Refused, UsageError
+from migrator.domain.scan import CatalogRecord
 from migrator.domain.site import TargetCapabilities
 from migrator.domain.units import GIB
 from migrator.domain.volume_tasks import TaskProgress, VolumeTask
 from migrator.ports.ledger import SiteRecord
+from migrator.stages.brick_standings import read_bricks
 from migrator.stages.bricks.add import add_bricks
 from migrator.stages.bricks.add_context import AdditionWorld
+from migrator.stages.status import read_status
 from tests.fakes import IDENTITY, FakeLocks, FakeProgress, FakeRunFiles, VirtualClock, inline
+from tests.unit.decide.addition_world import NEW as ADDED
+from tests.unit.decide.addition_world import World
 
 NEW = "gl2:/srv/b2"
+CATALOG = CatalogRecord(
+    name="c1",
+    scan_id=1,
+    site_id="s",
+    via="bricks",
+    trees=(),
+    parts=(),
+    started_at_s=1.0,
+    finished_at_s=2.0,
+    whole=True,
+    reasons=(),
+    rows=8,
+    files=7,
+    directories=1,
+    size_bytes=5,
+    problems=0,
+)
 
 
 class Volume:
@@ -75,6 +98,41 @@ class Volume:
         raise AssertionError("no option is to be changed")
 
 
+class Growing(Volume):
+    """The volume that an addition is simulated on: every task has moved all that there is at the second look at it."""
+
+    def __init__(self) -> None:
+        self.world = World(mounted=True)
+        self.during: Callable[[], None] = lambda: None
+
+    async def state_and_tasks(self) -> tuple[VolumeState, tuple[VolumeTask, ...]]:
+        seen = self.world.see()
+        assert seen.state is not None
+        assert seen.tasks is not None
+        return seen.state, seen.tasks
+
+    async def rooms(self) -> Mapping[str, BrickRoom]:
+        return self.world.see().rooms or {}
+
+    async def owners(self) -> Mapping[str, str]:
+        return self.world.see().owners or {}
+
+    async def progress(self, task: VolumeTask) -> TaskProgress | None:
+        progress = self.world.see().progress
+        self.during()
+        self.world.moves()
+        return progress
+
+    async def add(self, bricks: Sequence[str]) -> None:
+        self.world.add()
+
+    async def fix_layout(self) -> str:
+        return self.world.begin(fix_layout=True)
+
+    async def rebalance(self) -> str:
+        return self.world.begin(fix_layout=False)
+
+
 @dataclass
 class Site:
     """What is asked, and what the target says. `clock` None: the real one, with real hooks."""
@@ -85,6 +143,9 @@ class Site:
     clock: VirtualClock | None = field(default_factory=VirtualClock)
     looks: int = 0
     own: bool = True
+    brick: str = field(default_factory=lambda: NEW)
+    size_bytes: int = 10 * GIB
+    volume: Volume = field(default_factory=Volume)
     versions: Mapping[str, str] = field(default_factory=lambda: {"gl1": "11.1", "gl2": "11.1"})
     backups: list[str] = field(default_factory=list)
 
@@ -97,7 +158,13 @@ class Site:
 
     async def _places(self, bricks: Sequence[str]) -> Mapping[str, NewPlace]:
         return {
-            name: NewPlace(name=name, mount="/srv/b2" if self.own else "/", own=self.own, total_bytes=10 * GIB)
+            name: NewPlace(
+                name=name,
+                mount="/srv/b2" if self.own else "/",
+                own=self.own,
+                filesystem="xfs",
+                total_bytes=self.size_bytes,
+            )
             for name in bricks
         }
 
@@ -117,7 +184,7 @@ class Site:
             timeout_s=60.0,
         )
         world = AdditionWorld(
-            volume=Volume(),
+            volume=self.volume,
             source_root=b"/mnt/gl",
             target_root=b"/mnt/beegfs",
             places=self._places,
@@ -134,7 +201,7 @@ class Site:
             tokens=new_token,
         )
         request = AdditionRequest(
-            bricks=(NEW,),
+            bricks=(self.brick,),
             side=side,
             pid=1,
             wish=Wish(),
@@ -240,6 +307,25 @@ def test_the_version_of_every_host_counts(tmp_path: Path, ledger: SqliteLedger) 
         assert refused.ending is AdditionEnding.HALTED
         (reason,) = refused.reasons
         assert words in reason
+
+
+def test_status_tells_how_far_an_addition_is_at_any_time(tmp_path: Path, ledger: SqliteLedger) -> None:
+    scan = ledger.scans.start(catalog="c1", via="bricks", at_s=1.0)
+    ledger.scans.finish(replace(CATALOG, scan_id=scan))
+    volume = Growing()
+    site = Site(tmp_path, ledger, lambda _: room(1), volume=volume, brick=ADDED, size_bytes=40 * GIB)
+    told: list[AdditionStanding] = []
+    volume.during = lambda: told.extend(read_bricks(ledger).additions)
+    assert site.add(AdditionSide.SOURCE).ending is AdditionEnding.DONE
+    layouts = [one for one in told if one.state is AdditionState.LAYOUT]
+    balancing = [one for one in told if one.state is AdditionState.BALANCING]
+    assert {one.files for one in layouts} == {None}
+    assert {(one.files, one.size_bytes) for one in balancing} == {(7, 40 * GIB)}
+    (settled,) = read_bricks(ledger).additions
+    assert (settled.state, settled.moved_files, settled.lookups, settled.left_s) == (AdditionState.SETTLED, 2, 1, None)
+    status = read_status(ledger, now_s=10.0)
+    assert status.additions == (settled,)
+    assert not any("addition" in one.subject for one in status.blocked)
 
 
 def test_hooks_that_do_not_put_it_right_are_seen_through(
