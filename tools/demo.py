@@ -1,10 +1,14 @@
-"""`make demo`: the main job from end to end on a rehearsal lab, killed once on the way.
+"""`make demo`: a whole migration on a rehearsal lab, in two parts.
+
+First users are moved, with the program killed once on the way. Then, on a real cluster, the source is emptied: users' trees
+are purged, and brick after brick is drained, wiped, and given to the target, until the last one is retired with the volume.
 
 A real GlusterFS cluster where this machine can run one (root, glusterd, FUSE, loop devices), plain directories
 otherwise. Prints every command before it runs it; leaves the report in `build/demo/` and, without `--keep`, nothing else.
 """
 
 import argparse
+import json
 import os
 import shlex
 import shutil
@@ -13,6 +17,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 MIGRATOR = Path(sys.executable).with_name("migrator")
@@ -57,6 +62,48 @@ def run_and_kill(site: Path, batch: int, target: Path) -> None:
         print(f"demo: the batch had ended (exit code {process.returncode}) before it could be killed")
 
 
+def answer(site: Path, *arguments: str) -> dict[str, Any]:
+    """What a command says with --json; a refusal too."""
+    command = [str(MIGRATOR), "--site", str(site), *arguments, "--json"]
+    done = subprocess.run(command, check=False, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def prepare(site: Path, lab: Path) -> None:
+    """What the site decides: sources of users who have moved need not be kept here, and `shared` moves as one tree more."""
+    text = site.read_text()
+    text = text.replace('trees = ["home/*"]', 'trees = ["home/*", "shared"]')
+    site.write_text(text.replace("[cutover]\n", '[cutover]\nretain = "0s"\n'))
+    link, tree = lab / "home" / "shared", lab / "source" / "shared"
+    link.symlink_to(tree)
+    print(f"\n$ ln -s {tree} {link}    # what everybody works by, and what a cutover exchanges")
+    print('demo: site.toml has [users] trees = ["home/*", "shared"] and [cutover] retain = "0s" now')
+
+
+def empty_the_source(site: Path, lab: Path) -> None:
+    """The second part: from users who are moved to a volume that is retired."""
+    notice = "home/NOTICE"
+    print(
+        f"\n$ mv {lab}/source/{notice} {lab}/target/{notice}    # it lies in no user tree: that is the admin's to move"
+    )
+    shutil.move(lab / "source" / notice, lab / "target" / notice)
+    migrator(site, "purge", "--all", "--dry-run")
+    migrator(site, "purge", "--all", "--confirm", answer(site, "purge", "--all", "--dry-run")["checksum"][:12])
+    migrator(site, "scan", "--via", "bricks")
+    bricks = [brick["name"] for brick in answer(site, "brick", "list")["bricks"]]
+    for brick in bricks[:-1]:
+        word = answer(site, "brick", "drain", "--dry-run", brick)["confirm"]
+        migrator(site, "brick", "drain", brick, "--confirm", word)
+        migrator(site, "brick", "add", str(Path(brick).parent), "--to", "target")
+    migrator(site, "brick", "status")
+    migrator(site, "scan")
+    volume = answer(site, "brick", "list")["volume"]
+    migrator(site, "brick", "retire", "--confirm", volume)
+    print(f"\n$ df -h {lab}/target    # what was the source is the target's room")
+    subprocess.run(["df", "-h", str(lab / "target")], check=True)
+
+
 def show_what_is_open(lab: Path) -> None:
     """Let bricks show at once what clients open: a freeze looks for who still writes there (docs/cutover.md)."""
     command = [str(lab / "bin" / "gluster"), "volume", "set", "vol1", "performance.open-behind", "off"]
@@ -78,8 +125,11 @@ def main() -> None:
     site = options.dir / "site.toml"
     report = REPOSITORY / "build" / "demo"
     started = time.monotonic()
-    migrator(None, "lab", "up", "--dir", str(options.dir), "--kind", kind)
+    small = ("--brick-size", "1GiB", "--target-size", "1GiB") if kind == "gluster" else ()
+    migrator(None, "lab", "up", "--dir", str(options.dir), "--kind", kind, *small)
     try:
+        if kind == "gluster":
+            prepare(site, options.dir)
         migrator(site, "init")
         migrator(site, "doctor", allowed=(0, 3))
         migrator(site, "scan")
@@ -94,6 +144,9 @@ def main() -> None:
             show_what_is_open(options.dir)
             migrator(site, "cutover", "--user-batch", "1", "--dry-run")
             migrator(site, "cutover", "--user-batch", "1")
+            migrator(site, "status")
+            migrator(site, "cutover", "--all")
+            empty_the_source(site, options.dir)
             migrator(site, "status")
         report.mkdir(parents=True, exist_ok=True)
         migrator(site, "report", "--output", str(report))
