@@ -178,7 +178,7 @@ def _structure_problems(state: VolumeState, bricks: tuple[str, ...]) -> Iterator
     if state.disperse_count > 1:
         yield (
             "the volume is dispersed: every brick of a set holds a piece of every file, and a remove-brick of one is not "
-            "safe; move its users away, and retire the volume"
+            "safe; move its users away, and retire the volume with `migrator brick retire`"
         )
     if state.stripe_count > 1 or dict(state.options).get("features.shard") in ("on", "enable", "1", "true", "yes"):
         yield "the volume is striped or sharded: what lies on a brick cannot be told from its files"
@@ -197,8 +197,8 @@ def _structure_problems(state: VolumeState, bricks: tuple[str, ...]) -> Iterator
         yield f"{several(len(touched), 'subvolume')} at once: drain them one after the other"
     if len(touched) == len(sets):
         yield (
-            "it is the last subvolume, and there is nowhere to move its files to: a volume is retired with `gluster volume "
-            "stop` when manifests cover everything in it"
+            "it is the last subvolume, and there is nowhere to move its files to: `migrator brick retire` "
+            "stops the volume when manifests cover everything in it"
         )
 
 

@@ -34,6 +34,7 @@ from migrator.domain.volume_tasks import VolumeTask
 from migrator.ports.ledger import SiteRecord
 from migrator.stages.bricks.retire import retire_volume
 from migrator.stages.bricks.retire_context import RetirementWorld, WriteList
+from tests.cli_site import Site as PosixSite
 from tests.fakes import IDENTITY, FakeFileSystem, FakeLocks, FakeProgress, FakeRunFiles, VirtualClock, inline
 
 OWN = "10.0.0.1:49151"
@@ -393,3 +394,11 @@ def test_what_was_killed_before_the_stop_does_not_stand_for_a_stop_by_others_aft
     newest = site.ledger.retirements.newest()
     assert newest is not None
     assert newest.state is RetirementState.GIVEN_UP
+
+
+def test_a_source_without_a_volume_is_told_why_it_cannot_be_retired(tmp_path: Path) -> None:
+    posix = PosixSite(directory=tmp_path, source=tmp_path / "source", target=tmp_path / "target")
+    for path in (posix.source, posix.target):
+        path.mkdir()
+    posix.write()
+    posix.fails(2, "brick", "retire", "--confirm", "vol1", says=("it is no Gluster volume",))
