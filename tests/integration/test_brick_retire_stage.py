@@ -1,6 +1,7 @@
 """`brick retire` as a stage: a real ledger, with a volume that is told what to say, killed and disturbed at every place."""
 
 import asyncio
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -8,6 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from migrator.adapters.clock import SystemClock
+from migrator.adapters.executors.process import LocalProcesses
+from migrator.adapters.executors.threads import DaemonThreads
+from migrator.adapters.hooks.program import HookPrograms
 from migrator.adapters.ledger.sqlite import SqliteLedger, open_ledger
 from migrator.bootstrap import new_token
 from migrator.domain.brick import VolumeState
@@ -31,6 +36,7 @@ from migrator.domain.retirement import (
 from migrator.domain.scan import CatalogRecord
 from migrator.domain.site import TargetCapabilities
 from migrator.domain.volume_tasks import VolumeTask
+from migrator.ports.clock import Clock
 from migrator.ports.ledger import SiteRecord
 from migrator.stages.bricks.retire import retire_volume
 from migrator.stages.bricks.retire_context import RetirementWorld, WriteList
@@ -114,7 +120,8 @@ class Site:
     whole: bool = True
     scans: int = 0
     locks: FakeLocks = field(default_factory=FakeLocks)
-    clock: VirtualClock = field(default_factory=VirtualClock)
+    clock: Clock = field(default_factory=VirtualClock)
+    hooks: HookPrograms | None = None
     listed: list[Uncovered] = field(default_factory=list)
     backups: list[str] = field(default_factory=list)
 
@@ -174,13 +181,13 @@ class Site:
             manifests=None,  # type: ignore[arg-type]  # no user was moved: none is asked
             list_to=self.list_to,
             back_up=self.back_up,
-            hooks=None,
+            hooks=self.hooks,
             ledger=self.ledger,
             locks=self.locks,
             files=FakeRunFiles(),
             progress=FakeProgress(),
             clock=self.clock,
-            blocking=inline,
+            blocking=inline if self.hooks is None else DaemonThreads(),
             tokens=new_token,
         )
         return asyncio.run(retire_volume(RetireRequest(pid=1, confirm=confirm, dry_run=dry_run), world))
@@ -402,3 +409,46 @@ def test_a_source_without_a_volume_is_told_why_it_cannot_be_retired(tmp_path: Pa
         path.mkdir()
     posix.write()
     posix.fails(2, "brick", "retire", "--confirm", "vol1", says=("it is no Gluster volume",))
+
+
+def hooked(site: Site, directory: Path, **texts: str) -> Path:
+    """Real hooks that note their calls."""
+    site.clock = SystemClock()
+    site.hooks = HookPrograms(
+        LocalProcesses(grace_s=0.5),
+        directory=os.fsencode(directory / "hooks"),
+        site_file=os.fsencode(directory / "site.toml"),
+        timeout_s=60.0,
+    )
+    calls = directory / "calls"
+    for event, text in texts.items():
+        file = directory / "hooks" / f"{event}-retire.d" / "50-tell"
+        file.parent.mkdir(parents=True, mode=0o755)
+        file.write_text(f'#!/bin/sh\necho "$MIGRATOR_STAGE $MIGRATOR_STATE" >>{calls}\n{text}\n')
+        file.chmod(0o755)
+    return calls
+
+
+def test_hooks_are_called_around_it_and_those_owed_after_a_kill_by_the_next_call(site: Site, tmp_path: Path) -> None:
+    calls = hooked(site, tmp_path, pre="exit 0", post="exit 0")
+
+    def kill(name: str) -> None:
+        if name == "after stop":
+            raise Killed
+
+    site.volume.fault = kill
+    with pytest.raises(Killed):
+        site.retire()
+    site.volume.fault = lambda _: None
+    for _ in range(2):
+        assert site.retire().ending is RetireEnding.DONE_BEFORE
+    assert calls.read_text().splitlines() == ["pre-retire ", "post-retire done"]
+
+
+def test_a_hook_that_refuses_it_leaves_the_volume_alone(site: Site, tmp_path: Path) -> None:
+    hooked(site, tmp_path, pre="echo 'the backup is not done' >&2; exit 1")
+    with pytest.raises(Refused, match="the backup is not done"):
+        site.retire()
+    newest = site.ledger.retirements.newest()
+    assert newest is not None
+    assert (newest.state, site.volume.stops) == (RetirementState.GIVEN_UP, 0)
