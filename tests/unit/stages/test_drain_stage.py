@@ -12,15 +12,18 @@ import pytest
 from migrator.adapters.ledger.sqlite import SqliteLedger, open_ledger
 from migrator.adapters.plans.documents import PlanFiles
 from migrator.config.site import Window
+from migrator.domain.addition import AdditionNotes, AdditionSide
 from migrator.domain.brick import Brick, VolumeState
 from migrator.domain.brick_list import BrickRoom
 from migrator.domain.cutover import CutoverNotes, CutoverState, CutoverStep
 from migrator.domain.cutover_seen import Act as CutoverAct
-from migrator.domain.drain import DrainState
+from migrator.domain.drain import ChangedOption, DrainState
 from migrator.domain.drain_preflight import BrickContent, TreeOnBricks
 from migrator.domain.drain_run import DrainEnding, DrainRequest, DrainSummary
 from migrator.domain.drain_seen import PlaceSeen
 from migrator.domain.errors import LockHeld, Refused, ToolFailed, UsageError
+from migrator.domain.events import EventKind
+from migrator.domain.probe import Probe, ProbeSide
 from migrator.domain.scan import CatalogRecord
 from migrator.domain.schedule import BatchStep, OrderSchedule, Outcome, Schedule, ScheduleOrder, SubvolumeStep
 from migrator.domain.site import MountIdentity
@@ -191,6 +194,7 @@ class Site:
     throttle: str | None = LAZY
     windows: tuple[Window, ...] = ()
     minute: int = 0
+    max_latency_s: float | None = None
     version: str | None = "10.3"
     open_files: int | None = 0
     trees: tuple[TreeOnBricks, ...] = ()
@@ -224,6 +228,7 @@ class Site:
             throttle=self.throttle,
             windows=self.windows,
             local_time=lambda _: (0, self.minute),
+            max_latency_s=self.max_latency_s,
             hooks=None,
             ledger=ledger,
             locks=self.locks,
@@ -424,6 +429,33 @@ def test_an_option_that_a_killed_drain_has_left_is_put_back_by_the_next_one(site
     with suppress(UsageError):
         site.stop()
     assert site.volume.options == {THROTTLE: LAZY}
+
+
+def test_it_gives_way_to_users_and_what_it_was_killed_with_is_put_back(site: Site) -> None:
+    site.throttle, site.max_latency_s = "aggressive", 0.05
+    now_s = VirtualClock().now_s()
+    for minute in range(6):
+        site.ledger.probes.add(Probe(side=ProbeSide.SOURCE, at_s=now_s - 360.0 + 60.0 * minute, waited_s=1.0))
+    with pytest.raises(Killed):
+        site.drain(death=Death(left=4))
+    site.drain(commit=False)
+    assert site.volume.options == {THROTTLE: LAZY}
+    said = [one.message for one in site.ledger.events.latest(100) if one.kind is EventKind.THROTTLE_SET]
+    assert "small operations on the source take longer than 50 ms (of late 1,000 ms)" in said[0]
+    assert site.drain().ending is DrainEnding.DONE
+    assert site.volume.options == {}
+
+
+def test_what_an_addition_has_left_changed_is_not_taken_for_what_was_there_before(site: Site) -> None:
+    additions = site.ledger.additions
+    record = additions.plan(
+        side=AdditionSide.SOURCE, volume="vol1", volume_id=VOLUME_ID, bricks=["gl9:/b"], instead_of=None, at_s=1.0
+    )
+    option = ChangedOption(name=THROTTLE, before=NORMAL, given=("aggressive",))
+    additions.note(record.id, AdditionNotes(options=(option,)))
+    site.volume.options[THROTTLE] = "aggressive"
+    assert site.drain().ending is DrainEnding.DONE
+    assert site.volume.options == {THROTTLE: NORMAL}
 
 
 def test_files_that_could_not_be_moved_stop_the_commit_until_they_are(site: Site) -> None:
