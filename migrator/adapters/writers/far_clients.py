@@ -28,7 +28,10 @@ def kind_of(words: list[str], volume: str, mount: str) -> str | None:
             volfile = word.partition("=")[2]
     if volfile.startswith(_DAEMONS):
         return "gluster"
-    if volfile.strip("/").partition("/")[0] == volume and os.path.normpath(words[-1]) in (os.path.normpath(mount), os.path.realpath(mount)):
+    if volfile.strip("/").partition("/")[0] == volume and os.path.normpath(words[-1]) in (
+        os.path.normpath(mount),
+        os.path.realpath(mount),
+    ):
         return "own-mount"
     return None
 
