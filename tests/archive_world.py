@@ -22,6 +22,7 @@ from migrator.domain.reap import ReapAction, ReapRow
 from migrator.domain.tree import UserTree
 from migrator.ports.archives import MemberSource
 from migrator.ports.ledger import SiteRecord
+from migrator.ports.storage_targets import StorageTargets
 from migrator.stages.reap.archive import ArchiveRequest, ArchivingWorld, archive_trees
 from migrator.stages.reap.archived import ProvenArchives
 from migrator.stages.reap.restore import RestoreRequest, RestoringWorld, restore
@@ -114,6 +115,7 @@ class World:
     target: MountedTarget
     progress: SilentProgress = field(default_factory=SilentProgress)
     members: MemberSource | None = None
+    storage: StorageTargets | None = None
     frame_bytes: int = 64 * 1024
 
     @property
@@ -188,6 +190,7 @@ class World:
             ledger=self.ledger,
             progress=self.progress,
             clock=RealClock(),
+            storage=self.storage,
         )
 
     def restore(self, *patterns: bytes, to: Path | None = None, overwrite: bool = False) -> Restored:

@@ -52,6 +52,7 @@ def archiving_world(
         ledger=ledger,
         progress=progress,
         clock=wiring.clock,
+        storage=wiring.storage_targets(),
     )
 
 

@@ -98,6 +98,7 @@ def verify_command(
                             clock=wiring.clock,
                             reap_lists=wiring.reap_lists(),
                             archived=proven_archives(wiring, ledger),
+                            storage=wiring.storage_targets(),
                         ),
                         when_interrupted="this batch's verification starts over: give the command again",
                     )

@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 from typing import overload
 
-from migrator.decide.storage_targets import emergency_problems, lost_targets, room_of
+from migrator.decide.storage_targets import emergency_problems, fullest_words, lost_targets, room_of
 from migrator.domain.errors import ToolFailed
 from migrator.domain.site import Capacity
-from migrator.domain.storage_targets import StorageSeen
+from migrator.domain.storage_targets import StorageSeen, StorageTarget
 from migrator.ports.storage_targets import StorageTargets
 
 
@@ -30,11 +30,22 @@ class StorageLook:
         return capacity if capacity is None or self.seen is None else room_of(capacity, self.seen)
 
     @property
+    def targets(self) -> tuple[StorageTarget, ...]:
+        """What was seen; none where nothing is known."""
+        return () if self.seen is None else self.seen.targets
+
+    @property
     def problems(self) -> tuple[str, ...]:
         """Why nothing should be written there now; none where nothing is known."""
         if self.seen is None:
             return ()
         return (*lost_targets(self.seen.targets), *emergency_problems(self.seen))
+
+
+async def words_for_full(storage: StorageTargets | None) -> str:
+    """After a write found no room: the storage targets that are full, or the fullest; empty where nobody can say."""
+    targets = (await look_at_storage(storage)).targets
+    return fullest_words(targets) if targets else ""
 
 
 async def look_at_storage(storage: StorageTargets | None) -> StorageLook:

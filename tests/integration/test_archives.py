@@ -27,11 +27,13 @@ from migrator.domain.cutover import CutoverNotes, CutoverState, CutoverStep
 from migrator.domain.cutover_seen import Act
 from migrator.domain.errors import ExitCode, MigratorError, Refused, UsageError
 from migrator.domain.reap import ReapRow
+from migrator.domain.storage_targets import CapacityPool
 from migrator.domain.tree import UserTree
 from migrator.ports.archives import OpenMember
 from migrator.stages.reap import archive
 from migrator.stages.reap import restore as restoring
 from tests.archive_world import HOSTILE, TREE, World, archive_world, changed, make_odd_tree, write
+from tests.integration.test_storage_outages import Storage
 from tests.snapshots import snapshot
 
 pytestmark = pytest.mark.needs_root
@@ -452,6 +454,9 @@ def test_a_target_that_fails_is_said_and_what_is_finished_counts(world: World, m
 
     monkeypatch.setattr(HeldFolder, "create", full)
     with pytest.raises(MigratorError, match="No space left"):
+        world.archive(rows, limits=ArchiveLimits(max_members=3))
+    world.storage = Storage(change=lambda one: replace(one, pool=CapacityPool.LOW) if one.number == 201 else one)
+    with pytest.raises(MigratorError, match=r"No space left.*target_201"):
         world.archive(rows, limits=ArchiveLimits(max_members=3))
     monkeypatch.undo()
     done = world.archive(rows, limits=ArchiveLimits(max_members=3))

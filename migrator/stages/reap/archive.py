@@ -6,6 +6,7 @@ killed call left is taken up first: partial names are removed, what was written 
 """
 
 import asyncio
+import errno
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
@@ -37,8 +38,10 @@ from migrator.ports.clock import Clock
 from migrator.ports.filesystem import FileSystem, TargetFileSystem
 from migrator.ports.ledger import Ledger
 from migrator.ports.progress import Progress
+from migrator.ports.storage_targets import StorageTargets
 from migrator.stages.reap.archived import ProvenArchives
 from migrator.stages.reap.packing import Packing, recover
+from migrator.stages.storage_looks import words_for_full
 
 _AT_ONCE = 128
 """Files that are read ahead; each holds no more than the reader keeps of small ones."""
@@ -73,6 +76,7 @@ class ArchivingWorld:
     ledger: Ledger
     progress: Progress
     clock: Clock
+    storage: StorageTargets | None = None
 
 
 async def archive_trees(request: ArchiveRequest, world: ArchivingWorld) -> tuple[TreeArchived, ...]:
@@ -87,8 +91,9 @@ async def archive_trees(request: ArchiveRequest, world: ArchivingWorld) -> tuple
         try:
             done.append(await _Tree(request, world, tree).archive())
         except OSError as error:
+            full = await words_for_full(world.storage) if error.errno == errno.ENOSPC else ""
             raise MigratorError(
-                f"archiving {show(tree.path)} stopped: {error.strerror or error}",
+                f"archiving {show(tree.path)} stopped: {'; '.join(filter(None, (error.strerror or str(error), full)))}",
                 cause="the target is full, read-only or does not answer, or something else lies where the tree has to be",
                 hint="mend it; the same command goes on: archives that are finished count",
             ) from error

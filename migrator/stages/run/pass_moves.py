@@ -3,7 +3,7 @@
 from migrator.domain.entry import EntryType
 from migrator.domain.events import EventKind, Severity
 from migrator.domain.site import TargetCapabilities
-from migrator.domain.transfer import FileProblem, FileProblemKind
+from migrator.domain.transfer import FileProblem, FileProblemKind, StopReason
 from migrator.domain.trash import trash_place
 from migrator.domain.units import several
 from migrator.ports.ledger import PassRecord, PassRecords
@@ -47,7 +47,9 @@ async def carry_out_moves(
     )
     _say_moved(under_way, title, moved)
     if moved.stop is not None:
-        under_way.stop(*moved.stop)
+        reason, detail = moved.stop
+        words = await under_way.storage.full_words() if reason is StopReason.TARGET_FULL and under_way.storage else ""
+        under_way.stop(reason, f"{detail}; {words}" if words else detail)
         return
     world.ledger.passes.note(record.id, _not_renamed(moved), world.clock.now_s())
     world.ledger.passes.moves_done(record.id, world.clock.now_s())

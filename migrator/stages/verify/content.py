@@ -13,6 +13,9 @@ from migrator.stages.verify.tally import error_problem
 
 _REMEMBERED_FILES = 4096
 
+NOT_COMPARED = "not compared"
+"""What is said of the side that is not to blame where a file could not be read."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pair:
@@ -94,8 +97,8 @@ class ContentComparison:
         return Difference(
             path=entry.path,
             kind=DifferenceKind.UNREADABLE,
-            source=words if on_source else "not compared",
-            target="not compared" if on_source else words,
+            source=words if on_source else NOT_COMPARED,
+            target=NOT_COMPARED if on_source else words,
         )
 
     @staticmethod

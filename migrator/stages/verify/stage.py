@@ -25,11 +25,13 @@ from migrator.ports.ledger import Ledger, SiteRecord
 from migrator.ports.manifest import ClosedManifest, ManifestDraft, Manifests
 from migrator.ports.progress import Progress
 from migrator.ports.reap import ReapIndex, ReapLists
+from migrator.ports.storage_targets import StorageTargets
 from migrator.stages.verify.absences import Absences
 from migrator.stages.verify.carrying import Carrying
 from migrator.stages.verify.catalogs import compare_with_catalogs
 from migrator.stages.verify.links import compare_links
 from migrator.stages.verify.request import VerifyRequest, check_request
+from migrator.stages.verify.storage_wait import StorageWait
 from migrator.stages.verify.tally import Tally, error_problem
 from migrator.stages.verify.walk import TreeComparison
 
@@ -60,13 +62,15 @@ async def verify(
     clock: Clock,
     reap_lists: ReapLists | None = None,
     archived: Archived | None = None,
+    storage: StorageTargets | None = None,
 ) -> VerificationRecord:
     """Compare both sides of a batch as they are now, and write the manifest of what arrived.
 
     The caller holds the lock `run`, and gives file systems that were opened for this call. The batch becomes verified
     only when the verification is whole and found no difference; one that was verified and is not any more goes back
     to seeded. `archived` is what archives hold that were read back; without it the plan's reap list alone is believed of what
-    is not at its place, as for a user who goes back to the source. One of some trees alone never makes it verified, and takes that away only where it finds differences. May be
+    is not at its place, as for a user who goes back to the source. One of some trees alone never makes it verified, and takes that away only where it finds differences. With
+    `storage` it waits for storage of the target that is lost, and reads again what could not be read meanwhile. May be
     called again at any time: every call is a verification and a manifest of its own.
 
     Raises UsageError where plan or batch do not fit the site, Refused where a guard trips before anything is read
@@ -83,6 +87,7 @@ async def verify(
         clock=clock,
         reap_lists=reap_lists,
         archived=archived,
+        storage=storage,
     )
     return await stage.run()
 
@@ -100,8 +105,11 @@ class _Verification:
         clock: Clock,
         reap_lists: ReapLists | None,
         archived: Archived | None,
+        storage: StorageTargets | None,
     ) -> None:
         self._request = request
+        self._storage = storage
+        self._waiting: StorageWait | None = None
         self._archived = archived
         self._reap_lists = reap_lists
         self._source = source
@@ -118,6 +126,9 @@ class _Verification:
         """The whole stage."""
         checked = check_request(self._request, self._ledger)
         site, batch, self._trees = checked.site, checked.batch, checked.trees
+        if self._storage is not None:
+            self._waiting = StorageWait(self._storage, self._clock, self._event)
+            await self._wait_for_storage(self._waiting)
         before = await self._check_guards(site)
         number = self._ledger.verifications.start(
             plan=self._request.plan.name, batch=batch.number, at_s=self._clock.now_s()
@@ -152,6 +163,17 @@ class _Verification:
         self._set_batch_state(checked.state, record)
         self._announce(record, manifest)
         return record
+
+    @staticmethod
+    async def _wait_for_storage(waiting: StorageWait) -> None:
+        """A look at a mount whose servers do not answer may hang."""
+        try:
+            await waiting.until_back()
+        except asyncio.CancelledError:
+            raise Interrupted(
+                "the verification was stopped while it waited for storage of the target",
+                hint="bring the server back, then run the same command again",
+            ) from None
 
     async def _check_guards(self, site: SiteRecord) -> SourceHealth:
         """Refuse before anything is read: with a brick down the mount shows fewer files and no error."""
@@ -236,6 +258,7 @@ class _Verification:
             carrying=carrying,
             held_entries=self._request.held_entries,
             absences=await asyncio.to_thread(self._absences, batch, capabilities),
+            storage=self._waiting,
         )
         trees = await asyncio.to_thread(self._find_trees, batch, comparison, tally)
         ticker = asyncio.create_task(self._show_again_and_again(batch, tally))

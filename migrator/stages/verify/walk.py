@@ -16,8 +16,9 @@ from migrator.ports.filesystem import FileSystem
 from migrator.ports.manifest import LinkedPath
 from migrator.stages.verify.absences import Absences
 from migrator.stages.verify.carrying import Carrying
-from migrator.stages.verify.content import ContentComparison, Pair
+from migrator.stages.verify.content import NOT_COMPARED, ContentComparison, Pair
 from migrator.stages.verify.proof import look_or_prove_gone
+from migrator.stages.verify.storage_wait import StorageWait
 from migrator.stages.verify.tally import Content, Tally, error_problem
 from migrator.stages.verify.work import WorkPool
 
@@ -75,8 +76,10 @@ class TreeComparison:
         carrying: Carrying | None = None,
         held_entries: int = HELD_ENTRIES,
         absences: Absences,
+        storage: StorageWait | None = None,
     ) -> None:
         self._absences = absences
+        self._storage = storage
         self._source = source
         self._target = target
         self._tally = tally
@@ -277,9 +280,21 @@ class TreeComparison:
 
     def _read(self, pair: Pair) -> Content | None:
         digest, difference = self._content.compare(pair)
+        while difference is not None and self._may_be_back(difference):
+            digest, difference = self._content.compare(pair)
         if difference is not None:
             pair.comparison.differences.append(difference)
         return None if digest is None else Content(digest=digest, reading=self._reading)
+
+    def _may_be_back(self, difference: Difference) -> bool:
+        """Whether the target's file could not be read because storage of the target was lost, which is back."""
+        if (
+            self._storage is None
+            or difference.kind is not DifferenceKind.UNREADABLE
+            or difference.target == NOT_COMPARED
+        ):
+            return False
+        return self._storage.was_lost(stopped=lambda: self._pool.stopped)
 
     def _record(self, source: Entry, target: Entry, comparison: Comparison, content: Content | None) -> None:
         self._tally.compared(
