@@ -252,7 +252,6 @@ def random_access(scale: float) -> Suite:
             b"numjobs": b"%d" % RANDOM_JOBS,
             b"ioengine": b"psync",
             b"runtime": b"%d" % seconds,
-            b"time_based": b"1",
             b"group_reporting": b"1",
             b"randrepeat": b"1",
             b"output-format": b"json",
@@ -265,7 +264,7 @@ def random_access(scale: float) -> Suite:
         name=SuiteName.RANDOM,
         title=TITLES[SuiteName.RANDOM],
         scale=scale,
-        sizes=f"{RANDOM_JOBS} files of {format_size(size_bytes)}, blocks of {format_size(RANDOM_BLOCK_BYTES)}, {seconds} s",
+        sizes=f"{RANDOM_JOBS} files of {format_size(size_bytes)}, blocks of {format_size(RANDOM_BLOCK_BYTES)}, at most {seconds} s",
         steps=(
             Step(
                 name="files",

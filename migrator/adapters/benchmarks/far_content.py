@@ -122,12 +122,12 @@ def _write(path: str, lines: Iterable[str]) -> None:
 
 def blocks(seed: int, name: bytes, number: int, size: int) -> Iterator[bytes]:
     """The content of one file of a transfer, block by block: no two blocks are the same."""
-    block = bytearray(
-        random.Random(f"{seed} {name!r} {number}").getrandbits(8 * BLOCK_BYTES).to_bytes(BLOCK_BYTES, "big")
-    )
+    length = min(BLOCK_BYTES, max(size, 8))
+    drawn = random.Random(f"{seed} {name!r} {number}").getrandbits(8 * length)
+    block = bytearray(drawn.to_bytes(length, "big"))
     done = 0
     while done < size:
         block[:8] = done.to_bytes(8, "big")
-        piece = min(BLOCK_BYTES, size - done)
+        piece = min(length, size - done)
         yield bytes(block[:piece])
         done += piece

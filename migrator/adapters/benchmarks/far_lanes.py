@@ -10,23 +10,14 @@ import ctypes
 import json
 import os
 import select
-import signal
 import time
 from typing import Any
 
 from migrator.adapters.benchmarks import far_work
 
 _libc = ctypes.CDLL(None, use_errno=True)
-_SET_DEATH_SIGNAL = 1
 _KEPT_BYTES = 1 << 20
 _STDERR_BYTES = 2000
-
-
-def die_with(parent: int) -> None:
-    """End when the process that started this one ends."""
-    _libc.prctl(_SET_DEATH_SIGNAL, signal.SIGKILL)
-    if os.getppid() != parent:
-        os._exit(1)
 
 
 def perform(lanes: list[dict[str, Any]], seed: int, start_at: float | None, synced: bool) -> dict[str, Any]:
@@ -58,7 +49,7 @@ def _lane(lane: dict[str, Any], seed: int, go_read: int, go_write: int) -> tuple
         os.close(writing)
         return pid, reading
     try:
-        die_with(parent)
+        far_work.die_with(parent)
         os.close(reading)
         os.close(go_write)
         os.read(go_read, 1)
@@ -88,7 +79,7 @@ def _program(lane: dict[str, Any]) -> dict[str, Any]:
     parent, pid = os.getpid(), os.fork()
     if pid == 0:
         try:
-            die_with(parent)
+            far_work.die_with(parent)
             os.dup2(os.open("/dev/null", os.O_RDONLY), 0)
             os.dup2(out_write, 1)
             os.dup2(error_write, 2)

@@ -10,7 +10,7 @@ import sys
 import time
 from typing import Any
 
-from migrator.adapters.benchmarks import far_lanes
+from migrator.adapters.benchmarks import far_lanes, far_work
 
 _SECTOR_BYTES = 512
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -23,7 +23,7 @@ def main() -> None:
     # What programs say is for this script: not in anybody's language.
     os.environ.update(LC_ALL="C", PATH=os.environ.get("PATH") or _PATH)
     if request.get("dies_with") is not None:
-        far_lanes.die_with(request["dies_with"])
+        far_work.die_with(request["dies_with"])
     try:
         answer = _ANSWERS[request["do"]](request)
     except OSError as error:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import fnmatch
 import hashlib
 import json
@@ -12,6 +13,7 @@ import math
 import os
 import random
 import shutil
+import signal
 import time
 from collections.abc import Callable
 from typing import Any
@@ -27,8 +29,16 @@ from migrator.adapters.benchmarks.far_content import (
 _PRINT = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789abcdefghijklmnopqrstuvwxyzA\n"
 _BUFFER_BYTES = 8192
 """Perl's, and about that of C's standard output."""
+_SET_DEATH_SIGNAL = 1
 _STEPS = 32
 """Buckets of latencies in each doubling: a percentile is right to 2 %."""
+
+
+def die_with(parent: int) -> None:
+    """End when the process that started this one ends."""
+    ctypes.CDLL(None).prctl(_SET_DEATH_SIGNAL, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
 
 
 def do(work: dict[str, Any], seed: int) -> dict[str, float]:
@@ -165,8 +175,10 @@ def read_again(work: dict[str, Any], _seed: int) -> dict[str, float]:
     pipes = []
     for _ in range(work["threads"]):
         reading, writing = os.pipe()
+        parent = os.getpid()
         if os.fork() == 0:
             try:
+                die_with(parent)
                 with os.fdopen(writing, "w") as out:
                     json.dump(_read_for(work["path"], work["duration_s"]), out)
                 os._exit(0)

@@ -1,0 +1,99 @@
+"""Benchmarks on directories of this machine: real hosts, a real ledger, and what tests change on the way."""
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from migrator.adapters.benchmarks.hosts import HostWorkloads
+from migrator.adapters.executors.local_host import LocalHost
+from migrator.adapters.ledger.locks import FlockLocks
+from migrator.adapters.ledger.sqlite import SqliteLedger
+from migrator.domain.benchmark import Background, Place, Step
+from migrator.ports.benchmarks import RootSeen, StepSeen, WorkDirectory
+from migrator.ports.hosts import Host
+from migrator.stages.benchmarks import BenchmarkWorld
+from tests.fakes import FakeProgress
+from tests.scan_site import WallClock
+
+TOKEN = "f00dbabe" * 4
+
+
+class LocalHosts:
+    """This machine under several names."""
+
+    def __init__(self) -> None:
+        self._hosts: dict[str, LocalHost] = {}
+
+    async def reach(self, name: str) -> Host:
+        return self._hosts.setdefault(name, LocalHost(name=name))
+
+    async def close(self) -> None:
+        for host in self._hosts.values():
+            await host.close()
+
+
+class TestedWorkloads(HostWorkloads):
+    """The real ones. Caches are dropped only where a test is about that: it slows whatever else the machine does."""
+
+    __test__ = False
+
+    def __init__(self, *, really_drop: bool = False) -> None:
+        super().__init__(LocalHosts())
+        self.really_drop = really_drop
+        self.dropped = True
+        self.missing: frozenset[str] = frozenset({"mdtest", "ior"})
+        self.change: Callable[[RootSeen], RootSeen] = lambda seen: seen
+        self.before: Callable[[WorkDirectory, Step], None] = lambda _directory, _step: None
+        self.starts: list[tuple[str, str, float | None]] = []
+
+    async def look(self, host: str, root: bytes, programs: Collection[str]) -> RootSeen:
+        seen = await super().look(host, root, programs)
+        return self.change(replace(seen, programs=seen.programs - self.missing))
+
+    async def drop_caches(self, directory: WorkDirectory, programs: Collection[str]) -> bool:
+        return await super().drop_caches(directory, programs) if self.really_drop else self.dropped
+
+    async def background(self, host: str, span_s: float) -> Background:
+        return await super().background(host, span_s)
+
+    async def perform(
+        self, directory: WorkDirectory, step: Step, *, seed: int, start_at_s: float | None, token: str
+    ) -> StepSeen:
+        self.before(directory, step)
+        self.starts.append((directory.host, step.name, start_at_s))
+        return await super().perform(directory, step, seed=seed, start_at_s=start_at_s, token=token)
+
+
+@dataclass
+class BenchSite:
+    """Two file systems, or two directories of one."""
+
+    ledger: SqliteLedger
+    places: tuple[Place, ...]
+    workloads: TestedWorkloads
+    progress: FakeProgress
+    locks: FlockLocks
+    problems: tuple[str, ...] = ()
+
+    @property
+    def world(self) -> BenchmarkWorld:
+        return BenchmarkWorld(
+            workloads=self.workloads,
+            records=self.ledger.benchmarks,
+            locks=self.locks,
+            progress=self.progress,
+            clock=WallClock(),
+            not_expected=lambda place: self.problems if place.label == "source" else (),
+            tokens=lambda: TOKEN,
+        )
+
+
+def bench_site(ledger: SqliteLedger, directory: Path, *roots: bytes) -> BenchSite:
+    labels = ("source", "target", "third")
+    return BenchSite(
+        ledger=ledger,
+        places=tuple(Place(label=label, root=root) for label, root in zip(labels, roots, strict=False)),
+        workloads=TestedWorkloads(),
+        progress=FakeProgress(),
+        locks=FlockLocks(directory / "locks", WallClock()),
+    )

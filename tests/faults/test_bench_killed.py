@@ -1,0 +1,90 @@
+"""`bench run` is killed, or stopped, in the middle of a step."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from migrator.adapters.executors.proc import carriers
+from migrator.adapters.executors.process import LocalProcesses
+from migrator.adapters.ledger.sqlite import open_ledger
+from migrator.domain.benchmark import BenchmarkRecord, BenchmarkState
+from tests.cli_site import Site
+
+DEADLINE_S = 60.0
+READERS = 17
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Site:
+    made = Site(tmp_path, tmp_path / "source", tmp_path / "target")
+    (made.source / "home/alice").mkdir(parents=True)
+    (made.source / "home/alice/letter").write_text("content")
+    made.target.mkdir()
+    made.write()
+    made.works("init")
+    return made
+
+
+def records(site: Site) -> list[BenchmarkRecord]:
+    with open_ledger(site.directory / "state/ledger.db", read_only=True) as ledger:
+        return list(ledger.benchmarks.all())
+
+
+@pytest.fixture
+def running(site: Site) -> Iterator["subprocess.Popen[bytes]"]:
+    """A call whose readers read for minutes, when they do."""
+    argv = [sys.executable, "-m", "migrator", "--site", str(site.file), "bench", "run", "--suite", "latency"]
+    program = subprocess.Popen([*argv, "--on", "target", "--scale", "100", "--watch", "0", "--runs", "1"])
+    try:
+        wait_until(lambda: len(records(site)) == 1)
+        token = records(site)[0].token
+        # The script, its lane and all the readers.
+        wait_until(lambda: len(carriers([token]).get(token, ())) >= READERS + 2)
+        yield program
+    finally:
+        program.kill()
+        program.wait()
+        for record in records(site):
+            assert asyncio.run(LocalProcesses().end(record.token, grace_s=0.0))
+
+
+def wait_until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + DEADLINE_S
+    while not holds():
+        assert time.monotonic() < deadline, "it did not come so far"
+        time.sleep(0.02)
+
+
+def left(site: Site) -> list[str]:
+    return [name for name in os.listdir(site.target) if name != ".migrator-sentinel"]
+
+
+def test_killed_its_processes_die_with_it_and_the_next_call_takes_away_the_rest(
+    site: Site, running: "subprocess.Popen[bytes]"
+) -> None:
+    (record,) = records(site)
+    running.send_signal(signal.SIGKILL)
+    running.wait()
+    wait_until(lambda: not carriers([record.token]))
+    assert left(site) == [".migrator-bench"]
+    site.works(
+        "bench", "run", "--suite", "latency", "--on", "source", "--scale", "0.001", "--watch", "0", "--runs", "1"
+    )
+    assert left(site) == []
+    assert [one.state for one in records(site)] == [BenchmarkState.INTERRUPTED, BenchmarkState.DONE]
+
+
+def test_stopped_it_takes_everything_away_itself(site: Site, running: "subprocess.Popen[bytes]") -> None:
+    (record,) = records(site)
+    running.send_signal(signal.SIGINT)
+    assert running.wait(DEADLINE_S) == 130
+    assert not carriers([record.token])
+    assert left(site) == []
+    assert [one.state for one in records(site)] == [BenchmarkState.INTERRUPTED]

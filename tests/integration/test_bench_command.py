@@ -1,0 +1,90 @@
+"""`bench` as it is typed."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.cli_site import Site
+
+QUICK = ("--scale", "0.0002", "--watch", "0")
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Site:
+    made = Site(tmp_path, tmp_path / "source", tmp_path / "target")
+    (made.source / "home/alice").mkdir(parents=True)
+    (made.source / "home/alice/letter").write_text("content")
+    made.target.mkdir()
+    made.write()
+    made.works("init")
+    return made
+
+
+def left_in(site: Site) -> set[str]:
+    return {*os.listdir(site.source), *os.listdir(site.target)} - {"home", ".migrator-sentinel"}
+
+
+def test_what_was_run_is_listed_compared_and_drawn(site: Site, tmp_path: Path) -> None:
+    other = tmp_path / "other & <more>"
+    other.mkdir()
+    on = ("--on", "source", "--on", str(other))
+    done = site.call("bench", "run", "--suite", "latency", *on, "--runs", "2", *QUICK)
+    assert done.returncode == 0, done.stderr
+    assert "scale 0.0002" in done.stdout
+    assert "run 2 of 2 on source" in done.stderr
+    assert left_in(site) == set()
+    assert os.listdir(other) == []
+
+    (record,) = json.loads(site.call("bench", "list", "--json").stdout)["benchmarks"]
+    assert (record["suite"], record["state"], record["scale"]) == ("latency", "done", 0.0002)
+
+    page = tmp_path / "page.html"
+    done = site.call("bench", "compare", str(record["id"]), "--html", str(page), "--json")
+    (comparison,) = json.loads(done.stdout)
+    assert [step["step"] for step in comparison["steps"]] == ["read-429", "read-93347"]
+    for step in comparison["steps"]:
+        assert [side["label"] for side in step["sides"]] == ["source", str(other)]
+        assert all(side["figures"]["count"] == 2 for side in step["sides"])
+        assert step["contrasts"][0]["speed"]["paired"] is True
+        assert step["references"]
+    text = page.read_text()
+    assert "<svg" in text
+    assert "other &amp; &lt;more&gt;" in text
+    assert "<more>" not in text
+
+
+def test_a_dry_run_as_json_has_the_steps_and_the_room(site: Site) -> None:
+    done = site.call("bench", "run", "--suite", "recursive", "--on", "target", "-n", "--json", *QUICK)
+    summary = json.loads(done.stdout)
+    assert summary["dry_run"] is True
+    assert {step["suite"] for step in summary["steps"]} == {"recursive"}
+    assert summary["room"][0]["place"]["label"] == "target"
+    assert left_in(site) == set()
+
+
+def test_mistakes_are_told(site: Site) -> None:
+    site.fails(2, "bench", "run", "--suite", "latency", says=("on which file systems",))
+    site.fails(2, "bench", "run", "--suite", "latency", "--on", "somewhere", says=("no absolute path",))
+    site.fails(2, "bench", "compare", says=("nothing was measured",))
+    site.fails(2, "bench", "compare", "12", says=("no benchmark 12",))
+    site.fails(2, "bench", "run", "--suite", "latency", "--on", "target", "--hosts", "gl7", *QUICK, says=("host gl7",))
+    site.fails(1, "bench", "run", "--suite", "latency", "--on", "/nowhere/at/all", *QUICK, says=("/nowhere/at/all",))
+    site.fails(4, "bench", "run", "--suite", "streaming", "--on", "target", "--scale", "100", says=("free", "--scale"))
+
+
+def test_a_source_that_is_not_mounted_is_not_filled_with_benchmarks(site: Site) -> None:
+    (site.source / ".migrator-sentinel").unlink()
+    site.fails(4, "bench", "run", "--suite", "latency", "--on", "source", *QUICK, says=("sentinel",))
+    assert left_in(site) == set()
+
+
+def test_the_suites_are_listed_without_a_site(tmp_path: Path) -> None:
+    listing = json.loads(Site(tmp_path, tmp_path, tmp_path).call("bench", "list", "--scale", "1", "--json").stdout)
+    assert len(listing["suites"]) == 9
+    assert listing["benchmarks"] == []
+
+
+def test_cleaning_where_nothing_is_left(site: Site) -> None:
+    assert json.loads(site.call("bench", "clean", "--json").stdout) == {"exit_code": 0, "left": [], "removed": []}

@@ -1,0 +1,129 @@
+"""What measurements say of file systems beside each other."""
+
+from dataclasses import replace
+
+from migrator.decide.benchmark_comparison import StepComparison, compare
+from migrator.domain.benchmark import (
+    Background,
+    BenchmarkRecord,
+    BenchmarkState,
+    Measurement,
+    Place,
+    SuiteName,
+    Unit,
+)
+from migrator.domain.benchmark_run import BenchmarkResult
+
+A, B = Place(label="source", root=b"/a"), Place(label="target", root=b"/b")
+RECORD = BenchmarkRecord(
+    id=3,
+    suite=SuiteName.RECURSIVE,
+    scale=0.01,
+    seed=1,
+    runs=3,
+    places=(A, B),
+    hosts=("localhost",),
+    token="0123456789ab",
+    state=BenchmarkState.DONE,
+    started_at_s=1.0,
+)
+LOOK = Background(host="localhost", span_s=1.0, load_average=2.0, disk_bytes_per_s=None, network_bytes_per_s=7.0)
+
+
+def measured(place: Place, values: list[float], *, step: str = "ls", cold: bool | None = True) -> list[Measurement]:
+    return [
+        Measurement(
+            place=place.label,
+            run=run,
+            step=step,
+            unit=Unit.SECONDS,
+            value=value,
+            by_host={"localhost": value},
+            at_s=float(run),
+            cold=cold,
+            background=(LOOK,),
+        )
+        for run, value in enumerate(values, 1)
+    ]
+
+
+def result(*series: list[Measurement], record: BenchmarkRecord = RECORD) -> BenchmarkResult:
+    return BenchmarkResult(record=record, measurements=tuple(one for each in series for one in each))
+
+
+def only_step(*results: BenchmarkResult) -> StepComparison:
+    (comparison,) = compare(results)
+    (step,) = comparison.steps
+    return step
+
+
+def test_the_faster_one_is_told_whatever_the_unit() -> None:
+    step = only_step(result(measured(A, [10.0, 20.0, 30.0]), measured(B, [2.0, 4.1, 6.0])))
+    (contrast,) = step.contrasts
+    assert contrast.speed.paired
+    assert contrast.speed.beyond_noise
+    assert contrast.verdict.startswith("target was 4.96 times as fast as source (95 %: ")
+    assert contrast.verdict.endswith("3 pairs): beyond the noise")
+    rates = [replace(one, step="mdtest", unit=Unit.OPERATIONS_PER_S) for one in measured(A, [10.0, 11.0, 12.0])]
+    lower = [replace(one, place="target", value=one.value / 2 + one.run / 100) for one in rates]
+    record = replace(RECORD, suite=SuiteName.CATALOG)
+    (contrast,) = only_step(result(rates, lower, record=record)).contrasts
+    assert contrast.verdict.startswith("source was 1.99 times as fast as target")
+
+
+def test_noise_is_no_difference() -> None:
+    step = only_step(result(measured(A, [10.0, 20.0, 30.0]), measured(B, [12.0, 18.0, 31.0])))
+    assert step.contrasts[0].verdict.startswith("no difference beyond the noise between source and target")
+
+
+def test_a_single_pair_says_nothing_of_noise() -> None:
+    step = only_step(result(measured(A, [10.0]), measured(B, [1.0])))
+    assert "cannot be told from so few runs" in step.contrasts[0].verdict
+
+
+def test_only_runs_that_both_have_are_pairs() -> None:
+    step = only_step(result(measured(A, [10.0, 20.0, 30.0]), measured(B, [1.0, 2.1])))
+    assert step.contrasts[0].speed.count == 2
+    assert step.sides[0].figures.count == 3
+
+
+def test_benchmarks_of_different_times_are_not_paired_and_that_is_told() -> None:
+    before = result(measured(A, [10.0, 11.0, 10.5]))
+    after = result(measured(A, [5.0, 5.2, 5.1]), record=replace(RECORD, id=7))
+    (comparison,) = compare([before, after])
+    (contrast,) = comparison.steps[0].contrasts
+    assert (contrast.base, contrast.other) == ("source #3", "source #7")
+    assert not contrast.speed.paired
+    assert contrast.speed.beyond_noise
+    assert any("not measured at the same time" in caution for caution in comparison.cautions)
+
+
+def test_scales_are_never_compared() -> None:
+    other = result(measured(A, [1.0]), record=replace(RECORD, id=4, scale=0.1))
+    assert [one.scale for one in compare([result(measured(A, [10.0])), other])] == [0.01, 0.1]
+
+
+def test_warm_caches_unfinished_runs_and_hosts_apart_are_cautions() -> None:
+    late = [replace(one, skew_s=0.5) for one in measured(A, [1.0], cold=False)]
+    record = replace(RECORD, state=BenchmarkState.INTERRUPTED, notes=("left out: fio",))
+    (comparison,) = compare([result(late, record=record)])
+    assert [word for word in ("caches", "interrupted", "0.5 s apart") if word in "; ".join(comparison.cautions)] == [
+        "caches",
+        "interrupted",
+        "0.5 s apart",
+    ]
+    assert comparison.notes == ("left out: fio",)
+
+
+def test_the_load_before_is_that_of_each_run_once() -> None:
+    runs = [1.0, 2.0]
+    (comparison,) = compare([result(measured(A, runs), measured(A, runs, step="du"), measured(B, runs))])
+    busy = comparison.background[0]
+    assert busy.load is not None
+    assert busy.load.count == 2
+    assert busy.disk_bytes_per_s is None
+
+
+def test_published_figures_stand_beside_the_step() -> None:
+    step = only_step(result(measured(A, [1.0])))
+    assert [dict(one.figures)["Glfs1"] for one in step.references] == ["69-90"]
