@@ -12,6 +12,7 @@ from migrator.domain.cutover import SETTLED_STATES, CutoverRecord, CutoverState
 from migrator.domain.entry import EntryType
 from migrator.domain.freezing import Writers
 from migrator.domain.paths import show
+from migrator.domain.probe import PROBE_NAME
 from migrator.domain.purge import PURGE_NAME
 from migrator.domain.purge_proof import Proof
 from migrator.domain.retirement import (
@@ -31,7 +32,7 @@ from migrator.domain.units import several
 from migrator.domain.verification import VerificationRecord
 from migrator.domain.volume_tasks import VolumeTask
 
-OWN_NAMES = frozenset({SENTINEL_NAME, TRASH_NAME, b".migrator-bench"})
+OWN_NAMES = frozenset({SENTINEL_NAME, TRASH_NAME, PROBE_NAME, b".migrator-bench"})
 """In the root of the source: what this program itself has put there. Not what a purge has kept: that is the users'."""
 
 _SHOWN = 10

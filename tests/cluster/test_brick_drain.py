@@ -21,6 +21,7 @@ import pytest
 from migrator.adapters.executors.process import LocalProcesses
 from migrator.domain.drain_standing import DrainStanding
 from migrator.domain.lab import LabBrick
+from migrator.domain.probe import ENTRIES, PROBE_NAME
 from migrator.stages.lab import cluster
 from migrator.stages.lab.tools import LabTools
 from tests.cluster.conftest import SMALL
@@ -32,6 +33,8 @@ pytestmark = [pytest.mark.cluster, pytest.mark.needs_root, pytest.mark.slow, pyt
 
 THROTTLE = "cluster.rebal-throttle"
 SETTINGS = '[drain]\nthrottle = "lazy"\npoll = "0.2s"\n'
+PROBED = '[governor]\nmax_latency = "1ms"\nprobe_interval = "1s"\n'
+"""No mount of Gluster answers in less than a millisecond."""
 KILLING = """#!/bin/sh
 act=
 case " $* " in
@@ -41,6 +44,12 @@ case " $* " in
 *" fix-layout start ") act=layout ;;
 *" volume set "*) act=set ;;
 *" volume reset "*) act=reset ;;
+*" remove-brick "*" status ")
+    if [ -e "%(marks)s/still" ]; then
+        [ -s "%(marks)s/still" ] || "%(gluster)s" "$@" | sed 's:<status>3<:<status>1<:; s:completed:in progress:' >"%(marks)s/still"
+        cat "%(marks)s/still"
+        exit
+    fi ;;
 esac
 kill_at() {
     if [ -n "$act" ] && [ -e "%(marks)s/$act-$1" ]; then rm "%(marks)s/$act-$1"; kill -9 $PPID; fi
@@ -90,6 +99,11 @@ class Drains:
         done = self.site.call("brick", *words)
         assert done.returncode == -signal.SIGKILL, (words, done.returncode, done.stdout, done.stderr)
         assert not list(self.marks.iterdir())
+
+    def probed(self) -> dict[str, int]:
+        """How many probes of each side were kept."""
+        with closing(sqlite3.connect(f"file:{self.site.directory}/state/ledger.db?mode=ro", uri=True)) as ledger:
+            return dict(ledger.execute("select side, count(create_s) from probes group by side").fetchall())
 
     def state(self) -> str:
         with closing(sqlite3.connect(f"file:{self.site.directory}/state/ledger.db?mode=ro", uri=True)) as ledger:
@@ -303,16 +317,39 @@ def test_a_drain_goes_on_after_every_kill_and_after_glusterd(drains: Drains) -> 
     assert digests(lab.source) == before
 
 
-def test_an_interrupted_watch_leaves_gluster_at_work(drains: Drains) -> None:
-    brick = drains.brick()
+def test_an_interrupted_watch_leaves_gluster_at_work_and_gives_way_to_users_before(drains: Drains) -> None:
+    lab, brick = drains.lab, drains.brick()
+    drains.site.file.write_text(
+        drains.site.file.read_text().replace(SETTINGS, SETTINGS.replace("lazy", "normal") + PROBED)
+    )
+    places = [root / os.fsdecode(PROBE_NAME) for root in (lab.source, drains.site.target)]
+    # The counters stand still, so that it is watched for as long as the test likes.
+    drains.mark("still")
     watching = drains.site.start("brick", "drain", brick.name, "--accept-open-files", "--no-commit")
-    wait_until(lambda: drains.state() == "draining" or watching.poll() is not None, "it is watched")
+    wait_until(lambda: drains.probed().get("source", 0) >= 1 or watching.poll() is not None, "it is probed")
+    assert drains.option() == "normal"
+    assert [len(list(place.glob("entry-*"))) for place in places] == [ENTRIES, ENTRIES]
+    watching.kill()
+    watching.wait()
+    assert [place.is_dir() for place in places] == [True, True]
+    watching = drains.site.start("brick", "drain", brick.name, "--accept-open-files", "--no-commit")
+    wait_until(lambda: min(drains.probed().values()) >= 4 or watching.poll() is not None, "both sides are probed")
+    wait_until(lambda: drains.option() == "lazy" or watching.poll() is not None, "it gives way")
     watching.send_signal(signal.SIGINT)
     assert watching.wait(DEADLINE_S) in (130, 0)
+    (drains.marks / "still").unlink()
+    assert drains.option() == "lazy"
+    # What the killed one had left is gone with what this one has made.
+    assert [place.exists() for place in places] == [False, False]
+    told = drains.site.json("status")["probes"]
+    assert [one["side"] for one in told] == ["source", "target"]
+    assert all(one["times"]["sync_s"] > 0 for one in told)
+    assert told[0]["latency_s"] > 0.001
     assert drains.tasks() == ["Remove brick"] or "Remove brick" in drains.tasks()
     (told,) = drains.site.json("brick", "status")["drains"]
     assert set(told) >= set(DrainStanding.__dataclass_fields__)
     assert drains.site.json("brick", "stop", brick.name)["ending"] == "taken-back"
+    assert drains.option() is None
 
 
 def test_what_cannot_be_drained_is_refused_before_anything_is_touched(drains: Drains) -> None:
