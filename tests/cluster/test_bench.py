@@ -1,0 +1,105 @@
+"""Benchmarks of a Gluster mount against local XFS: which is slower, on several hosts over ssh, and what a kill leaves."""
+
+import os
+import shutil
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from migrator.adapters.executors.proc import carriers
+from migrator.adapters.ledger.sqlite import open_ledger
+from migrator.domain.benchmark import BENCH_NAME
+from tests.cluster.handle import LabHandle, wait_until
+from tests.cluster.site import LabSite, lab_site
+
+pytestmark = [pytest.mark.cluster, pytest.mark.needs_root, pytest.mark.slow, pytest.mark.timeout(300)]
+
+OWN = os.fsdecode(BENCH_NAME)
+SLOWER_ON_GLUSTER = ("make-directories", "remove-directories", "make-files", "remove-files", "ls", "du")
+
+
+@pytest.fixture
+def site(lab: LabHandle, tmp_path: Path) -> Iterator[LabSite]:
+    if not lab.state.ssh_config:
+        pytest.skip("the lab has no sshd: " + "; ".join(lab.state.notes))
+    target = lab.target / "bench"
+    target.mkdir()
+    try:
+        with lab_site(lab, tmp_path / "site", target, hosts=True) as made:
+            made.json("init")
+            yield made
+    finally:
+        shutil.rmtree(target)
+
+
+def speeds(comparisons: Any) -> dict[str, float]:
+    return {
+        step["step"]: step["contrasts"][0]["speed"]["factor"]
+        for comparison in comparisons
+        for step in comparison["steps"]
+    }
+
+
+def on_bricks(lab: LabHandle) -> list[str]:
+    return [brick.name for brick in lab.bricks if (lab.brick_directory(brick) / OWN).exists()]
+
+
+def scanned(site: LabSite) -> set[bytes]:
+    """The paths of all catalogs."""
+    parts = (site.directory / "state/catalogs").glob("*/part-*.parquet")
+    return {bytes(path) for part in parts for path in pq.read_table(part, columns=["path"])["path"].to_pylist()}
+
+
+def tokens(site: LabSite) -> list[str]:
+    with open_ledger(site.directory / "state/ledger.db", read_only=True) as ledger:
+        return [record.token for record in ledger.benchmarks.all()]
+
+
+def test_gluster_is_slower_on_names_and_neither_hosts_nor_kills_leave_anything(lab: LabHandle, site: LabSite) -> None:
+    both = ("--on", "source", "--on", "target", "--runs", "2", "--watch", "0", "--scale", "0.003")
+    summary = site.json("bench", "run", "--suite", "catalog", "--suite", "recursive", *both)
+    assert summary["failures"] == []
+    assert [place["filesystem"] for place in summary["results"][0]["record"]["places"]] == ["fuse.glusterfs", "xfs"]
+    faster = speeds(site.json("bench", "compare"))
+    assert {name: faster[name] for name in SLOWER_ON_GLUSTER if faster[name] < 1.5} == {}
+
+    hosts = [host.address for host in lab.state.hosts[:2]]
+    named = [word for host in hosts for word in ("--hosts", host)]
+    summary = site.json(
+        "bench",
+        "run",
+        "--suite",
+        "latency",
+        "--on",
+        "target",
+        *named,
+        *("--runs", "1", "--watch", "0", "--scale", "0.01"),
+    )
+    for one in summary["results"][0]["measurements"]:
+        assert set(one["by_host"]) == set(hosts)
+        assert one["details"]["reads"] > 0
+
+    program = site.start("bench", "run", "--suite", "latency", "--on", "source", "--scale", "100", "--watch", "0")
+    try:
+        wait_until(lambda: len(carriers(tokens(site)[-1:])) == 1 and bool(on_bricks(lab)), "readers are at work")
+        program.send_signal(signal.SIGKILL)
+        program.wait()
+        wait_until(lambda: not carriers(tokens(site)), "its processes have ended")
+    finally:
+        program.kill()
+        program.wait()
+    assert on_bricks(lab)
+    for way in ("mount", "bricks"):
+        site.json("scan", "--via", way)
+        paths = scanned(site)
+        assert any(path.startswith(b"home/") for path in paths)
+        assert not [path for path in paths if path.startswith(BENCH_NAME)]
+    cleaning = site.json("bench", "clean")
+    assert len(cleaning["removed"]) == 1
+    assert cleaning["left"] == []
+    assert on_bricks(lab) == []
+    assert OWN not in os.listdir(site.target)
