@@ -3,10 +3,11 @@
 
 PYTHON_OF_VENV := .venv/bin/python
 
-.PHONY: help venv demo test bench docs format clean
+.PHONY: help venv demo rehearsal test bench docs format clean
 
 help:
 	@echo "make demo    the main job from end to end on a rehearsal lab; prints the report"
+	@echo "make rehearsal  bricks drained, wiped and added on clusters of three layouts, while users write (REHEARSAL='--files N')"
 	@echo "make test    every check: ruff, mypy, import-linter, all tests"
 	@echo "make bench   the benchmarks, on labs of their own; writes docs/performance.md (options: BENCH='--keep')"
 	@echo "make venv    only the set-up: Debian packages that are missing (as root), and .venv"
@@ -19,6 +20,9 @@ venv:
 
 demo: venv
 	$(PYTHON_OF_VENV) tools/demo.py
+
+rehearsal: venv
+	$(PYTHON_OF_VENV) tools/rehearsal.py $(REHEARSAL)
 
 test: venv
 	@tools/test.sh

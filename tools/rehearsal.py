@@ -1,0 +1,342 @@
+"""`make rehearsal`: bricks are drained, wiped and added again on real clusters, while users write, rename and link.
+
+One lab after the other: distribute, 2 x 3 copies, 2 x (2 + 1) with arbiters. On each, the last subvolume is drained and
+committed, the hooks make new file systems, and its bricks join the volume again, with a rebalance. Every file is read before
+and afterwards, and what a writer knows to have written meanwhile. Prints every command of the program, and a table at the end;
+exit code 1 where a byte is missing. Needs root and GlusterFS; takes some minutes for each lab.
+"""
+
+import argparse
+import errno
+import hashlib
+import json
+import os
+import shlex
+import stat
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+from migrator.stages.lab.churn_journal import Touched, read_journal
+from migrator.stages.lab.machine import why_no_cluster
+
+Document = dict[str, Any]
+"""What a verb prints with `--json`; its keys are tested where the program is tested."""
+
+MIGRATOR = Path(sys.executable).with_name("migrator")
+LAYOUTS = ("distribute", "distributed-replicate", "distributed-arbiter")
+SETTINGS = '\n[drain]\nthrottle = "normal"\npoll = "1s"\n'
+_TIMES, _SHOWN = 4, 8
+_PAUSE_S, _CHURN_PER_S = 0.2, 10.0
+"""What users write must be less than Gluster moves on this machine."""
+
+
+@dataclass
+class Writer:
+    """A user whose every byte is known: writes, renames and links through the mount until the end of the block."""
+
+    directory: Path
+    contents: dict[str, bytes] = field(default_factory=dict)
+    errors: list[OSError] = field(default_factory=list)
+    _stop: threading.Event = field(default_factory=threading.Event)
+
+    def __enter__(self) -> Self:
+        self.directory.mkdir()
+        self._thread = threading.Thread(target=self._work)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _work(self) -> None:
+        number = 0
+        while not self._stop.wait(_PAUSE_S):
+            number += 1
+            try:
+                self._write(number, os.urandom(300 + 97 * (number % 100)))
+            except OSError as error:
+                self.errors.append(error)
+
+    def _write(self, number: int, content: bytes) -> None:
+        directory = self.directory / f"{number % 20}"
+        directory.mkdir(exist_ok=True)
+        one = directory / f"{number}"
+        one.write_bytes(content)
+        if number % 3 == 0:
+            one = one.rename(directory / f"{number}-renamed")
+        self.contents[str(one.relative_to(self.directory))] = content
+        if number % 5 == 0:
+            (directory / f"{number}-again").hardlink_to(one)
+            self.contents[f"{directory.name}/{number}-again"] = content
+
+    def lost(self) -> list[str]:
+        """Names whose content is not what was written."""
+        return [name for name, content in self.contents.items() if _content(self.directory / name) != content]
+
+
+def _content(path: Path) -> bytes | None:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return None
+
+
+Seen = dict[bytes, tuple[object, ...]]
+
+
+def everything(root: Path) -> Seen:
+    """Every path below a directory: type, mode, owner, mtime (not of directories), and target, or content by its digest."""
+    found: Seen = {}
+    for above, directories, names in os.walk(os.fsencode(root)):
+        for name in (*directories, *names):
+            path = os.path.join(above, name)
+            place = os.path.relpath(path, os.fsencode(root))
+            try:
+                status = os.lstat(path)
+            except FileNotFoundError:
+                found[place] = ("listed, and not there",)
+                continue
+            kind = stat.S_IFMT(status.st_mode)
+            what: object = None
+            if kind == stat.S_IFREG:
+                what = _digest(path)
+            elif kind == stat.S_IFLNK:
+                what = os.readlink(path)  # noqa: PTH115 (bytes)
+            mtime_ns = 0 if kind == stat.S_IFDIR else status.st_mtime_ns
+            found[place] = (what, status.st_mode, status.st_uid, status.st_gid, mtime_ns)
+    return found
+
+
+def _digest(path: bytes) -> str:
+    with open(path, "rb") as stream:
+        os.posix_fadvise(stream.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        return hashlib.file_digest(stream, "blake2b").hexdigest()
+
+
+def differences(before: Seen, after: Seen, touched: Touched, working: bytes) -> list[bytes]:
+    """Paths that are not as they were, without those that the churn has touched and those below the working directory."""
+    paths = [path for path in before.keys() | after.keys() if before.get(path) != after.get(path)]
+    return sorted(path for path in paths if not touched.covers(path) and path.split(b"/")[:2] != working.split(b"/"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Line:
+    """What one layout came to."""
+
+    layout: str
+    files: int
+    moved_files: int
+    moved_bytes: int
+    drain_s: float
+    add_s: float
+    again: int
+    churned: int
+    written: int
+    refused: int
+    lost: int
+    different: int
+    complaints: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Rehearsal:
+    """The program at work on one lab."""
+
+    directory: Path
+
+    def command(self, *arguments: str) -> list[str]:
+        return [str(MIGRATOR), "--site", str(self.directory / "site.toml"), *arguments]
+
+    def json(self, *arguments: str, allowed: Sequence[int] = (0,)) -> Document:
+        """One command, shown first; ends the rehearsal where its exit code is another one."""
+        print(f"$ {shlex.join(['migrator', *arguments])}", flush=True)
+        done = subprocess.run(
+            [*self.command(*arguments), "--json"], check=False, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL
+        )
+        if done.returncode not in allowed:
+            sys.exit(f"rehearsal: the command ended with {done.returncode}: {os.fsdecode(done.stdout)}")
+        document: Document = json.loads(done.stdout)
+        return document
+
+    @contextmanager
+    def churn(self, trees: Sequence[str], journal: Path) -> Iterator[dict[str, Any]]:
+        """Users at work for the length of the block; afterwards the dictionary says what they did."""
+        words = [str(MIGRATOR), "lab", "churn", "--dir", str(self.directory), "--journal", str(journal), "--json"]
+        words += [word for tree in trees for word in ("--tree", tree)]
+        process = subprocess.Popen(
+            [*words, "--rate", str(_CHURN_PER_S)], stdout=subprocess.PIPE, stdin=subprocess.DEVNULL
+        )
+        did: dict[str, Any] = {}
+        try:
+            yield did
+        finally:
+            process.terminate()
+            out, _ = process.communicate()
+            did.update(json.loads(out or b"{}"))
+
+    def drain(self, bricks: Sequence[str], word: str) -> tuple[Document, int]:
+        """Until they are wiped; the last document, and how often the command was given again: what users rename or delete
+        in the very moment in which Gluster moves it can count as a failure, and a drain with one is not committed.
+        """
+        words = ("brick", "drain", *bricks, "--accept-open-files", "--confirm", word)
+        for again in range(_TIMES):
+            drained = self.json(*words, allowed=(0, 4))
+            if drained["exit_code"] == 0 or drained["standing"]["state"] != "failed":
+                return drained, again
+            print(f"rehearsal: {drained['words']}", flush=True)
+            print("".join(f"    {line}\n" for line in self.failed_moves()[-_SHOWN:]), end="", flush=True)
+        return drained, _TIMES
+
+    def failed_moves(self) -> list[str]:
+        """What Gluster says of files that it could not move."""
+        logs = (self.directory / "hosts").glob("*/log/*-rebalance.log")
+        lines = [line for log in logs for line in log.read_text(errors="replace").split("\n")]
+        return [line for line in lines if " E [" in line]
+
+    def prepare(self) -> tuple[str, ...]:
+        """A site with a whole catalog, and the bricks of the last subvolume. The lab has the hook that wipes them."""
+        with (self.directory / "site.toml").open("a") as site:
+            site.write(SETTINGS)
+        self.json("init")
+        self.json("scan", "--via", "bricks")
+        bricks = self.json("brick", "list")["bricks"]
+        last = max(brick["subvolume"] for brick in bricks)
+        return tuple(brick["name"] for brick in bricks if brick["subvolume"] == last)
+
+    def unlink_symlinks(self, bricks: Sequence[str]) -> str:
+        """What the guards want; the word that allows to wipe."""
+        drain = ("brick", "drain", "--accept-open-files", "--dry-run", *bricks)
+        first = self.json(*drain, allowed=(0, 4))
+        for name in first["check"]["linked_symlinks"]:
+            path = self.directory / "source" / name
+            new = path.with_name(path.name + ".new")
+            subprocess.run(["cp", "-P", "--preserve=timestamps,ownership", "--", path, new], check=True)
+            new.rename(path)
+        word: str = self.json(*drain)["confirm"]
+        return word
+
+
+def rehearse(layout: str, directory: Path) -> Line:
+    """One lab that is up already."""
+    at, source = Rehearsal(directory), directory / "source"
+    bricks = at.prepare()
+    trees = sorted(f"home/{path.name}" for path in (source / "home").iterdir())
+    journal, working = directory / "churn.jsonl", b"home/writer"
+    word = at.unlink_symlinks(bricks)
+    before = everything(source)
+    with at.churn(trees[: len(trees) // 2], journal) as churned, Writer(source / "home" / "writer") as writer:
+        began_s = time.monotonic()
+        drained, again = at.drain(bricks, word)
+        drained_s = time.monotonic()
+        added = at.json("brick", "add", *bricks, "--to", "source")
+        added_s = time.monotonic()
+    after = everything(source)
+    touched = read_journal(os.fsencode(journal))
+    different = differences(before, after, touched, working)
+    lost = writer.lost()
+    complaints = list(_complaints(at, bricks, writer, drained, added))
+    complaints += [f"different: {os.fsdecode(path)!r}: {before.get(path)} -> {after.get(path)}" for path in different]
+    complaints += [f"not as written: {name}" for name in lost]
+    return Line(
+        layout=layout,
+        files=len(before),
+        moved_files=drained["standing"]["moved_files"],
+        moved_bytes=drained["standing"]["moved_bytes"],
+        drain_s=drained_s - began_s,
+        add_s=added_s - drained_s,
+        again=again,
+        churned=sum(churned["operations"].values()),
+        written=len(writer.contents),
+        refused=len(writer.errors),
+        lost=len(lost),
+        different=len(different),
+        complaints=tuple(complaints),
+    )
+
+
+def _complaints(
+    at: Rehearsal, bricks: Sequence[str], writer: Writer, drained: Document, added: Document
+) -> Iterator[str]:
+    """What is not as it has to be, apart from files."""
+    standing = drained["standing"]
+    if (drained["ending"], standing["state"]) != ("done", "wiped"):
+        yield f"the drain ended otherwise: {drained['words']}"
+    if (added["ending"], added["state"]) != ("done", "settled"):
+        yield f"the addition ended otherwise: {added['words']}"
+    states = {brick["name"]: brick["state"] for brick in at.json("brick", "list")["bricks"]}
+    for name in bricks:
+        if states.get(name) != "up":
+            yield f"{name} is {states.get(name, 'not in the volume')}"
+    # In the moment of a commit clients still ask the bricks that have gone (GlusterFS 10.3).
+    for error in writer.errors:
+        if error.errno != errno.ENOTCONN:
+            yield f"the writer was refused: {error}"
+
+
+def print_table(lines: Sequence[Line]) -> None:
+    """For people."""
+    heads = (
+        "layout",
+        "paths",
+        "moved",
+        "MiB",
+        "drain s",
+        "add s",
+        "churned",
+        "written",
+        "refused",
+        "different",
+        "lost",
+    )
+    rows: list[tuple[str, ...]] = [heads]
+    for line in lines:
+        figures = (line.again, line.churned, line.written, line.refused, line.different, line.lost)
+        moved = (line.files, line.moved_files, round(line.moved_bytes / 2**20), round(line.drain_s), round(line.add_s))
+        rows.append((line.layout, *(f"{figure:,}" for figure in (*moved, *figures))))
+    widths = [max(len(row[column]) for row in rows) for column in range(len(heads))]
+    print()
+    for row in rows:
+        cells = [row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))]
+        print("  ".join(cells))
+    for line in lines:
+        for complaint in line.complaints:
+            print(f"{line.layout}: {complaint}")
+
+
+def main() -> None:
+    """Run the rehearsal."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--dir", type=Path, default=Path("/var/tmp/migrator-rehearsal"), help="where the lab lives")
+    parser.add_argument("--layout", choices=LAYOUTS, action="append", help="only this one (repeatable)")
+    parser.add_argument("--files", type=int, default=3000, help="ordinary files of all users (default: 3000)")
+    parser.add_argument("--data", default="150MiB", help="their bytes (default: 150MiB)")
+    parser.add_argument("--keep", action="store_true", help="leave the lab of one layout up")
+    options = parser.parse_args()
+    if options.keep and len(options.layout or LAYOUTS) > 1:
+        parser.error("--keep goes with one --layout")
+    if obstacle := why_no_cluster():
+        sys.exit(f"rehearsal: no GlusterFS cluster can run here: {obstacle}")
+    lines: list[Line] = []
+    for layout in options.layout or LAYOUTS:
+        print(f"\nrehearsal: {layout}", flush=True)
+        lab = ["--dir", str(options.dir), "--type", layout, "--files", str(options.files), "--data", options.data]
+        subprocess.run([str(MIGRATOR), "lab", "up", *lab], check=True, stdout=subprocess.DEVNULL)
+        try:
+            lines.append(rehearse(layout, options.dir))
+        finally:
+            if not options.keep:
+                subprocess.run([str(MIGRATOR), "lab", "down", "--dir", str(options.dir)], check=True)
+    print_table(lines)
+    sys.exit(1 if any(line.complaints for line in lines) else 0)
+
+
+if __name__ == "__main__":
+    main()
