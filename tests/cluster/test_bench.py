@@ -51,7 +51,7 @@ def on_bricks(lab: LabHandle) -> list[str]:
 def scanned(site: LabSite) -> set[bytes]:
     """The paths of all catalogs."""
     parts = (site.directory / "state/catalogs").glob("*/part-*.parquet")
-    return {bytes(path) for part in parts for path in pq.read_table(part, columns=["path"])["path"].to_pylist()}
+    return {path or b"" for part in parts for path in pq.read_table(part, columns=["path"])["path"].to_pylist()}
 
 
 def tokens(site: LabSite) -> list[str]:
