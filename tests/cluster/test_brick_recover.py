@@ -11,7 +11,7 @@ import pytest
 from migrator.domain.lab import LabBrick
 from migrator.domain.recovery import WORK_DIRECTORY
 from tests.cluster.conftest import MakeLab
-from tests.cluster.handle import LabHandle
+from tests.cluster.handle import LabHandle, wait_until
 from tests.cluster.site import LabSite, lab_site
 from tests.cluster.test_brick_drain import digests
 
@@ -56,7 +56,8 @@ def made_on(lab: LabHandle, brick: LabBrick, directory: Path, make: str) -> Path
     raise AssertionError("no name lies there")
 
 
-def test_what_gluster_leaves_comes_back_and_the_brick_goes(lab: LabHandle, site: LabSite) -> None:
+def test_what_gluster_leaves_comes_back_and_the_brick_goes(lab: LabHandle, site: LabSite) -> None:  # noqa: PLR0915
+    """One lab for all of it: they are dear."""
     brick = lab.bricks[-1]
     root = lab.brick_directory(brick)
     home = lab.source / "home" / "left"
@@ -89,6 +90,13 @@ def test_what_gluster_leaves_comes_back_and_the_brick_goes(lab: LabHandle, site:
     (root / "home/left/taken").unlink(missing_ok=True)
     (root / "home/left/taken").write_bytes(b"of the brick")
 
+    killed = site.start("brick", "drain", *words, "--recover")
+    aside = Path(os.fsdecode(os.fsencode(lab.source) + b"/" + WORK_DIRECTORY)) / "aside/home/left"
+    try:
+        wait_until(lambda: aside.is_dir() and any(aside.iterdir()), "something is set aside")
+    finally:
+        killed.kill()
+        killed.wait()
     with closing(os.fdopen(os.open(placed, os.O_RDONLY))):
         refused = site.json("brick", "drain", *words, "--recover", code=4)
     assert taken.read_bytes() == b"of the volume"

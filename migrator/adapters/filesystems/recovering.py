@@ -9,6 +9,7 @@ import errno
 import hashlib
 import os
 import stat
+import time
 import uuid
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
@@ -25,6 +26,8 @@ from migrator.domain.recovery import ASIDE, COPIES, WORK_DIRECTORY, Leftover, Vo
 
 _GFID = "glusterfs.gfid.string"
 _PIECE_BYTES = 1 << 20
+_LISTED_S = 60.0
+_LOOKED_AT = 8
 _CREATED_MODE = 0o600
 _DIRECTORY_MODE = 0o700
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -41,11 +44,20 @@ class MountedVolumeRecovery:
 
     def __init__(self, root: bytes) -> None:
         self._path = root
+        self._listed: dict[bytes, float] = {}
 
     def look(self, path: bytes) -> VolumeName | None:
-        """What a name leads to."""
+        """What a name leads to. What lies on a drained brick without a link-to file elsewhere is not found by its name
+        (cluster.lookup-optimize), until somebody lists its directory: then his mount finds it, and goes on to. So it is listed.
+        """
         try:
             with self._parent(path) as (fd, name):
+                seen = _look(fd, name)
+                directory = path.rpartition(b"/")[0]
+                if seen is not None or self._listed.get(directory, -_LISTED_S) > time.monotonic() - _LISTED_S:
+                    return seen
+                self._listed[directory] = time.monotonic()
+                _list(fd)
                 return _look(fd, name)
         except FileNotFoundError:
             return None
@@ -108,7 +120,7 @@ class MountedVolumeRecovery:
     def set_aside(self, path: bytes) -> None:
         """Move a name out of the way."""
         with self._parent(path) as (fd, name), self._work(ASIDE + path) as (aside, aside_name):
-            waiting = _look(aside, aside_name)
+            waiting = _look_again(aside, aside_name)
             here = _look(fd, name)
             if here is None:
                 return
@@ -122,7 +134,7 @@ class MountedVolumeRecovery:
     def put_back(self, path: bytes) -> None:
         """Give what was set aside its name again."""
         with self._work(ASIDE + path) as (aside, aside_name), self._parent(path) as (fd, name):
-            waiting, here = _look(aside, aside_name), _look(fd, name)
+            waiting, here = _look_again(aside, aside_name), _look(fd, name)
             if waiting is None:
                 return
             if here is not None and here.inode == waiting.inode:
@@ -140,7 +152,7 @@ class MountedVolumeRecovery:
     def drop_aside(self, leftover: Leftover, path: bytes) -> None:
         """Remove an original that was set aside."""
         with self._work(ASIDE + path) as (aside, name):
-            seen = _look(aside, name)
+            seen = _look_again(aside, name)
             if seen is None:
                 return
             if not seen.gfid or seen.gfid != leftover.gfid:
@@ -225,6 +237,29 @@ def _look(directory: int, name: bytes) -> VolumeName | None:
         size_bytes=facts.st_size,
         rdev=facts.st_rdev,
     )
+
+
+def _list(directory: int) -> None:
+    """List a directory with what its entries are. The kernel asks for that beyond the first entries only where somebody looks
+    at some (FUSE_READDIRPLUS_AUTO).
+    """
+    with os.scandir(directory) as listing:
+        for number, entry in enumerate(listing):
+            if number % _LOOKED_AT == 0:
+                with suppress(OSError):
+                    entry.stat(follow_symlinks=False)
+
+
+def _look_again(directory: int, name: bytes) -> VolumeName | None:
+    """As `_look`. What a rename has left on the drained brick may have no link-to file where its name belongs: then nobody is
+    told of it by its name, but by a listing (cluster.lookup-optimize), and from then on by its name too.
+    """
+    seen = _look(directory, name)
+    if seen is None and name in map(os.fsencode, os.listdir(directory)):
+        seen = _look(directory, name)
+        if seen is None:
+            raise OSError(errno.EBUSY, "the volume lists what was set aside, and does not find it", name)
+    return seen
 
 
 def _digest(directory: int, name: bytes) -> bytes:

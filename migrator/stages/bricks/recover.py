@@ -42,7 +42,8 @@ _SETTLE_S = 2.0
 """Clients open by a name that they remember for a second (entry-timeout of the FUSE mount, by default)."""
 
 _ROUNDS = 2
-"""A name that the volume did not know may be known to it when it is asked for: then it is looked at once more."""
+"""A name that the volume did not know may be known to it when it is asked for, and what was set aside may not be found at once:
+then everything is looked at once more."""
 
 _CONTENT_TIMEOUT_S = 24 * 3600.0
 _CALL_TIMEOUT_S = 300.0
@@ -94,12 +95,17 @@ class Recovery:
                     return RecoverySummary(recovered=self._recovered, names=self._names, problems=(words,))
                 for start in range(0, len(found.found), _AT_ONCE):
                     await self._some(brick, found.found[start : start + _AT_ONCE])
-            if not self._problems or number + 1 == _ROUNDS:
+            if number + 1 == _ROUNDS or (not self._problems and not await self._waits()):
                 break
         # A copy that no leftover needs any more has all its names, or was never given one. Its leftover may be unseen.
         await self._call(partial(self.volume.tidy, None if unseen else frozenset(self._kept)))
         problems = [f"{show(name)}: {reason}" for name, reason in sorted(self._problems.items())]
         return RecoverySummary(recovered=self._recovered, names=self._names, problems=(*problems, *unseen))
+
+    async def _waits(self) -> bool:
+        """Whether anything is still set aside."""
+        found = await self._look()
+        return any(name.startswith(ASIDE) for brick in found.values() for one in brick.found for name in one.names)
 
     async def proven(self) -> Mapping[str, frozenset[bytes]]:
         """By brick the names on it that are in the volume as other files of equal content, now. Changes nothing. Raises HostLost,
@@ -110,7 +116,7 @@ class Recovery:
         for brick in self.bricks:
             names: dict[bytes, Leftover] = {}
             for leftover in () if brick.arbiter else first[brick.name].found:
-                if leftover.type in (EntryType.FILE, EntryType.SYMLINK) and not leftover.digest:
+                if leftover.open or (leftover.type in (EntryType.FILE, EntryType.SYMLINK) and not leftover.digest):
                     continue
                 try:
                     states = await self._states(leftover)
@@ -320,5 +326,9 @@ def _unchanged(names: Mapping[bytes, Leftover], now: BrickLeftovers) -> Iterator
     found = {name: one for one in now.found for name in one.names}
     for name, before in names.items():
         one = found.get(name)
-        if one is not None and (one.inode, one.gfid, one.ctime_ns) == (before.inode, before.gfid, before.ctime_ns):
+        if (
+            one is not None
+            and not one.open
+            and (one.inode, one.gfid, one.ctime_ns) == (before.inode, before.gfid, before.ctime_ns)
+        ):
             yield name

@@ -371,6 +371,14 @@ def test_a_copy_that_the_volume_spoils_gets_no_name() -> None:
     assert b"home/a" not in volume.names
 
 
+def test_what_is_open_is_not_proven() -> None:
+    volume = Volume()
+    file = volume.hidden(b"content", b"home/a")
+    volume.names[b"home/a"] = File(b"content", gfid=gfid())
+    file.open = True
+    assert proven(volume) == frozenset()
+
+
 def test_the_leftover_itself_is_no_proof_of_itself() -> None:
     volume = Volume()
     volume.shown(b"content", b"home/a")
