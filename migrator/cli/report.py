@@ -1,5 +1,9 @@
-"""`report`: the status with its history and its proofs. It reads the ledger and disturbs nothing."""
+"""`report`: the status with its history, its forecast and its proofs. It reads the ledger and disturbs nothing."""
 
+import os
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 
 import click
@@ -9,15 +13,17 @@ from migrator.adapters.output.document import Document
 from migrator.adapters.output.json_form import to_json
 from migrator.adapters.output.markdown import to_markdown
 from migrator.adapters.output.report_document import report_document
-from migrator.cli.context import open_site, verb
+from migrator.cli.context import open_site, run_to_end, verb
 from migrator.cli.invocation import Invocation
 from migrator.cli.options import plan_option
 from migrator.cli.present import present
-from migrator.domain.errors import ExitCode, MigratorError
+from migrator.domain.errors import ExitCode, MigratorError, UsageError
 from migrator.domain.report import ReportFacts
+from migrator.domain.report_parts import EarlierReport
 from migrator.stages.report import read_report
 
 _ROWS_ON_TERMINAL = 20
+_JSON = "report.json"
 
 
 @click.command("report")
@@ -25,38 +31,117 @@ _ROWS_ON_TERMINAL = 20
 @click.option(
     "--output",
     type=click.Path(path_type=Path, file_okay=False),
-    help="Also write report.html, report.md and report.json into this directory.",
+    help="Also write report.html, report.md, report.csv and report.json into this directory.",
+)
+@click.option(
+    "--since",
+    type=click.Path(path_type=Path, exists=True),
+    metavar="PATH",
+    help="Compare with this earlier report: its report.json, or its directory. Default: the one that lies in --output, "
+    "with --send alone the one sent last.",
+)
+@click.option("--pdf", is_flag=True, help="Also write report.pdf; needs Chromium.")
+@click.option(
+    "--send",
+    is_flag=True,
+    help="Hand the report to the hooks of post-report.d; without --output it is kept in the state directory.",
 )
 @verb
-def report_command(invocation: Invocation, plan_name: str | None, output: Path | None) -> ExitCode:
-    """The status with its history and its proofs, for management."""
+def report_command(
+    invocation: Invocation, *, plan_name: str | None, output: Path | None, since: Path | None, pdf: bool, send: bool
+) -> ExitCode:
+    """The status with its history, a forecast and its proofs, for management."""
+    if pdf and output is None and not send:
+        raise UsageError("--pdf needs a place for the file", hint="name a directory with --output")
     wiring = bootstrap.Wiring(open_site(invocation))
+    if send:
+        from migrator.bootstrap.reporting import require_hooks  # noqa: PLC0415
+
+        require_hooks(wiring)
+    now_s = wiring.clock.now_s()
+    kept = wiring.site.site.state_dir / "reports"
     with wiring.ledger(read_only=True) as ledger:
         facts = read_report(
             ledger,
             wiring.plans(None),
-            now_s=wiring.clock.now_s(),
+            now_s=now_s,
             plan=plan_name,
             is_gone=bootstrap.process_is_gone,
+            earlier=_earlier(since, output or (_last(kept) if send else None)),
         )
-    if output is not None:
-        _write(output, facts, report_document(facts))
+    directory = output or (kept / _name(now_s) if send else None)
+    if directory is not None:
+        written = _write(directory, facts, report_document(facts), pdf=pdf)
+        click.echo(f"migrator: wrote {', '.join(written)} to {directory}", err=True)
     present(invocation, facts, lambda facts: report_document(facts, rows=_ROWS_ON_TERMINAL))
-    if output is not None:
-        click.echo(f"migrator: wrote report.html, report.md and report.json to {output}", err=True)
-    return ExitCode.DONE
+    return _send(wiring, directory, facts) if send and directory is not None else ExitCode.DONE
 
 
-def _write(directory: Path, facts: ReportFacts, document: Document) -> None:
+def _earlier(since: Path | None, directory: Path | None) -> EarlierReport | None:
+    """The report to compare with. What was named has to be one; what happens to lie there is taken where it is one."""
+    place = since or directory
+    if place is None or (since is None and not (place / _JSON).exists()):
+        return None
+    from migrator.adapters.output.earlier_report import read_earlier  # noqa: PLC0415
+
+    try:
+        return read_earlier(place)
+    except UsageError:
+        if since is not None:
+            raise
+        return None
+
+
+def _name(at_s: float) -> str:
+    return datetime.fromtimestamp(at_s, UTC).strftime("%Y%m%dT%H%M%SZ")
+
+
+def _last(kept: Path) -> Path | None:
+    return max(kept.glob("*Z"), default=None) if kept.is_dir() else None
+
+
+def _write(directory: Path, facts: ReportFacts, document: Document, *, pdf: bool) -> list[str]:
     # With its template engine, the form that takes the longest to load; only this option asks for it.
     from migrator.adapters.output.html import to_html  # noqa: PLC0415
+    from migrator.adapters.output.tidy_csv import to_csv  # noqa: PLC0415
 
-    forms = {"report.html": to_html(document), "report.md": to_markdown(document), "report.json": to_json(facts)}
+    forms: dict[str, Callable[[], str]] = {
+        "report.html": lambda: to_html(document),
+        "report.md": lambda: to_markdown(document),
+        "report.csv": lambda: to_csv(facts),
+        _JSON: lambda: to_json(facts),
+    }
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        for name, content in forms.items():
-            (directory / name).write_text(content, encoding="utf-8")
+        for name, make in forms.items():
+            # A reader of the last report never sees half of this one.
+            partial = directory / f".{name}.part"
+            partial.write_text(make(), encoding="utf-8", newline="")
+            partial.replace(directory / name)
     except OSError as error:
         raise MigratorError(
             f"the report cannot be written to {directory}: {error.strerror}", hint="name another directory"
         ) from error
+    if pdf:
+        from migrator.bootstrap.reporting import make_pdf  # noqa: PLC0415
+
+        make_pdf(directory / "report.html", directory / "report.pdf")
+    else:
+        # One of another day beside this report would be taken for it.
+        (directory / "report.pdf").unlink(missing_ok=True)
+    return [*forms, *(["report.pdf"] if pdf else [])]
+
+
+def _send(wiring: bootstrap.Wiring, directory: Path, facts: ReportFacts) -> ExitCode:
+    from migrator.adapters.output.progress import open_progress  # noqa: PLC0415
+    from migrator.bootstrap import reporting  # noqa: PLC0415
+
+    plan = None if facts.status.plan is None else facts.status.plan.name
+    with wiring.ledger() as ledger, open_progress(sys.stderr, wiring.clock) as shown:
+        sent = run_to_end(
+            reporting.send(wiring, ledger, shown, directory.resolve(), plan),
+            when_interrupted=f"the report lies in {directory}; run the same command again to send it",
+        )
+    if not sent.sent:
+        click.echo(f"migrator: the report in {os.fsdecode(sent.directory)} was not sent: {sent.reason}", err=True)
+    return sent.exit_code

@@ -110,6 +110,7 @@ def document(stage: HookStage, site: HookSite, facts: HookFacts) -> bytes:
             "old_path": _escaped(facts.old_path),
             "new_path": _escaped(facts.new_path),
             "text": facts.text,
+            "report": _escaped(facts.report),
             "begins_at": None if facts.begins_at_s is None else _time(facts.begins_at_s),
             "files": facts.files,
             "size_bytes": facts.size_bytes,
@@ -151,6 +152,7 @@ def environment(stage: HookStage, site: HookSite, facts: HookFacts) -> tuple[tup
         ("MIGRATOR_LINK", path(facts.link)),
         ("MIGRATOR_OLD_PATH", path(facts.old_path)),
         ("MIGRATOR_NEW_PATH", path(facts.new_path)),
+        ("MIGRATOR_REPORT", path(facts.report)),
         (TEXT_FILE_VARIABLE, ""),  # the adapter makes the file
     )
 

@@ -44,6 +44,7 @@ class HookStep(StrEnum):
     HAND_OVER = "hand-over"
     ADD = "add"
     RETIRE = "retire"
+    REPORT = "report"
 
 
 CALLED_STEPS = frozenset(HookStep)
@@ -160,6 +161,8 @@ class HookFacts:
     makes the switch), `old_path` and `new_path` where it leads before the switch and after it, absolute; `text` is what he
     is told at this stage.
 
+    `report` is the directory that holds a report that is sent, absolute.
+
     `side` is `source` or `target`: to which file system bricks are given.
 
     `state` is empty before the step, afterwards a `HookState`. `files` and
@@ -189,6 +192,7 @@ class HookFacts:
     started_at_s: float
     finished_at_s: float | None = None
     begins_at_s: float | None = None
+    report: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

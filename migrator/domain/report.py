@@ -5,13 +5,18 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from migrator.domain.addition_standing import AdditionStanding
+from migrator.domain.benchmark_run import BenchmarkResult
+from migrator.domain.capacity import CapacityOutlook, CapacitySample
 from migrator.domain.changes import ChangeKind, ChangeTally
 from migrator.domain.convergence import ConvergenceRecord
 from migrator.domain.cutover import CutoverState, PurgeSum
 from migrator.domain.drain_standing import DrainStanding
 from migrator.domain.events import Event
+from migrator.domain.forecast import CopyForecast
+from migrator.domain.incidents import Incident
 from migrator.domain.plan import Plan
 from migrator.domain.probe import Probe
+from migrator.domain.report_parts import BrickOutlook, ReapedFacts, SinceReport
 from migrator.domain.retirement import RetirementRecord
 from migrator.domain.states import BatchState, ChunkKind, ChunkState, PassKind, PassState
 from migrator.domain.transfer import FileProblem
@@ -349,6 +354,10 @@ class StatusFacts:
 class ReportFacts:
     """For management: the status, how it came to be, and what was proven. `plan` is None where there is none, or where
     its document cannot be read (`plan_problem` says why).
+
+    `forecast` is None where nothing is left or too little was copied; `since` where there is no earlier report to compare
+    with. `days` is the throughput by day, or by hour as long as there are few days (`span_s` says which). `outlook` is how full the target will be.
+    `incidents` are warnings and errors by kind and subject, those that nothing has ended first.
     """
 
     status: StatusFacts
@@ -357,3 +366,12 @@ class ReportFacts:
     verifications: tuple[VerificationRecord, ...]
     plan: Plan | None
     plan_problem: str
+    forecast: CopyForecast | None = None
+    since: SinceReport | None = None
+    days: tuple[ThroughputPoint, ...] = ()
+    capacity: tuple[CapacitySample, ...] = ()
+    outlook: CapacityOutlook | None = None
+    bricks: tuple[BrickOutlook, ...] = ()
+    reaped: ReapedFacts | None = None
+    incidents: tuple[Incident, ...] = ()
+    benchmarks: tuple[BenchmarkResult, ...] = ()

@@ -15,6 +15,7 @@ from migrator.domain.report import (
     PlannedTree,
     ThroughputPoint,
 )
+from migrator.ports.benchmarks import BenchmarkRecords
 from migrator.ports.ledger import Ledger, RunRecord
 from migrator.ports.report_sums import ReportSums
 
@@ -61,6 +62,9 @@ class ReadableLedger(Ledger, Protocol):
 
     @property
     def facts(self) -> LedgerFacts: ...
+
+    @property
+    def benchmarks(self) -> BenchmarkRecords: ...
 
     @property
     def report_sums(self) -> ReportSums: ...

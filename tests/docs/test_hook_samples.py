@@ -1,5 +1,7 @@
 """The sample hooks do what they say: executed by hand, with the document of docs/hooks.md, and by the program."""
 
+import email
+import email.policy
 import json
 import os
 import re
@@ -10,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from migrator.domain.paths import percent_escape
 from tests.cli_site import Site
 from tests.hook_site import HookSite
 
@@ -21,6 +24,7 @@ SAMPLES = sorted(path for path in HOOKS.glob("*.d/*"))
 CUTOVER_STAGES = ("pre-freeze", "post-freeze", "post-thaw")
 ANNOUNCE_STAGE = "post-announce"
 ADD_STAGE = "pre-add"
+REPORT_STAGE = "post-report"
 HOLD, MAIL = "pre-batch.d/10-hold", "post-pass.d/50-mail-notice"
 
 
@@ -59,19 +63,40 @@ def test_all_samples_are_executed_here() -> None:
         "pre-add.d/50-beegfs7-storage-target",
         "pre-add.d/55-beegfs8-storage-target",
     ]
-    assert [str(path.relative_to(HOOKS)) for path in SAMPLES] == sorted([HOLD, MAIL, *around_a_cutover, *to_add])
+    to_report = ["post-report.d/50-mail-report"]
+    assert [str(path.relative_to(HOOKS)) for path in SAMPLES] == sorted(
+        [HOLD, MAIL, *around_a_cutover, *to_add, *to_report]
+    )
 
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda path: path.name)
 def test_a_sample_is_where_the_contract_wants_it(sample: Path) -> None:
     stage = sample.parent.name.removesuffix(".d")
-    assert stage in (*CUTOVER_STAGES, ANNOUNCE_STAGE, ADD_STAGE) or f"| `{stage}` | `run` |" in PAGE
+    assert stage in (*CUTOVER_STAGES, ANNOUNCE_STAGE, ADD_STAGE, REPORT_STAGE) or f"| `{stage}` | `run` |" in PAGE
     assert f"| `{stage}` |" in PAGE
     assert re.fullmatch(r"[0-9]{2}-[a-z0-9-]+", sample.name)
     mode = sample.stat().st_mode
     assert mode & 0o111
     assert not mode & 0o022
     assert f"({sample.parent.name}/{sample.name})" in README
+
+
+def test_the_report_is_a_mail_with_its_page_beside_it(tmp_path: Path) -> None:
+    directory = tmp_path / "weekly caf\u00e9"
+    directory.mkdir()
+    (directory / "report.md").write_text("# Migration of gl\n\n62.0 %\n", encoding="utf-8")
+    (directory / "report.html").write_text("<!DOCTYPE html><p>62.0 %</p>", encoding="utf-8")
+    facts = document()
+    facts["stage"], facts["report"] = "post-report", percent_escape(os.fsencode(directory))
+    result = run("post-report.d/50-mail-report", facts)
+    assert result.returncode == 0, result.stderr
+    mail = email.message_from_string(result.stdout, policy=email.policy.default)
+    assert mail["Subject"] == "Migration gl-to-beegfs: report"
+    text, page = mail.iter_parts()
+    assert "62.0 %" in text.get_content()
+    assert (page.get_filename(), page.get_content_type()) == ("report.html", "text/html")
+    facts["version"] = 2
+    assert run("post-report.d/50-mail-report", facts).returncode == 1
 
 
 def test_the_mail_notice_goes_to_every_user_of_the_batch() -> None:

@@ -7,13 +7,14 @@ from pathlib import Path
 import pytest
 
 from migrator.decide import benchmark_comparison, benchmark_statistics
-from migrator.domain import benchmark, benchmark_reference, benchmark_run, brick_list, reap, report, schedule
+from migrator.domain import benchmark, benchmark_reference, benchmark_run, brick_list, forecast, reap, report, report_parts, schedule
 from migrator.domain.addition_run import AdditionSummary
 from migrator.domain.addition_seen import NewPlace
 from migrator.domain.addition_standing import AdditionStanding, BrickStandings
 from migrator.domain.announcing import Announcement, AnnounceSummary
 from migrator.domain.archives import LeftOut, NotRestored, Restored, TreeArchived
 from migrator.domain.backup import BackupTold
+from migrator.domain.capacity import CapacityOutlook, CapacitySample
 from migrator.domain.changes import Changes, ChangeTally, TreeChanges
 from migrator.domain.convergence import ConvergenceRecord, Prediction, TreeChurn
 from migrator.domain.cutover_run import CutoverSummary, TreeOutcome
@@ -21,6 +22,7 @@ from migrator.domain.drain_preflight import RetainedSource
 from migrator.domain.drain_run import DrainCheck, DrainSummary
 from migrator.domain.drain_standing import DrainStanding
 from migrator.domain.probe import Probe, ProbeTimes
+from migrator.domain.incidents import Incident
 from migrator.domain.purge import PurgeFinding, PurgeSummary, TreePurge
 from migrator.domain.retirement import CoverFound, PathSum, RetirementRecord, RetirementSummary, Uncovered
 from migrator.domain.run import BatchSummary, DeltaSummary, GuardFinding, RunSummary, Stopped, TreeWork
@@ -75,6 +77,15 @@ TYPES = [
     TreeOutcome,
     BackupTold,
     report.ReportFacts,
+    forecast.CopyForecast,
+    forecast.ConePoint,
+    report_parts.SinceReport,
+    report_parts.EarlierReport,
+    CapacitySample,
+    CapacityOutlook,
+    report_parts.BrickOutlook,
+    report_parts.ReapedFacts,
+    Incident,
     report.DonePoint,
     VerificationRecord,
     CatalogRecord,

@@ -7,6 +7,7 @@ from itertools import pairwise
 
 from markupsafe import Markup
 
+from migrator.adapters.output.chart_layers import band_area, further_lines, legend
 from migrator.adapters.output.document import Chart
 from migrator.domain.units import (
     DAY_S,
@@ -17,6 +18,7 @@ from migrator.domain.units import (
     MINUTE_S,
     PIB,
     TIB,
+    format_count,
     format_rate,
     format_size,
 )
@@ -25,7 +27,7 @@ _BLOCKS = "▁▂▃▄▅▆▇█"
 _SPARK_WIDTH = 60
 
 _WIDTH, _HEIGHT = 860, 300
-_LEFT, _RIGHT, _TOP, _BOTTOM = 92, 16, 26, 46
+_LEFT, _RIGHT, _TOP, _BOTTOM = 92, 16, 30, 46
 _HALF_LABEL = 40
 """About half the width of the longest time on the axis: nearer to the edge it would be cut."""
 _TIME_STEPS_S = (
@@ -64,21 +66,25 @@ def sparkline(values: Sequence[float], width: int = _SPARK_WIDTH) -> str:
 
 def svg(chart: Chart, name: str) -> Markup:
     """The chart as an SVG element; `name` makes its ids unique in the page. Colours come from the page's style."""
-    from_s = min(at_s for at_s, _ in chart.points) - (chart.span_s or 0.0)
-    to_s = max(at_s for at_s, _ in chart.points)
+    lines = [chart.points, *(series.points for series in chart.series)]
+    times = [at_s for points in lines for at_s, _ in points] + [at_s for at_s, _, _ in chart.band]
+    from_s, to_s = min(times) - (chart.span_s or 0.0), max(times)
     if to_s <= from_s:
         to_s = from_s + 1.0
-    top, step = _axis(max([value for _, value in chart.points] + ([chart.limit[1]] if chart.limit else [])))
-    plane = _Plane(from_s, to_s, top)
+    values = [value for points in lines for _, value in points] + [high for _, _, high in chart.band]
+    top, step = _axis(max(values + ([chart.limit[1]] if chart.limit else [])), counts=bool(chart.counts))
+    plane = Plane(from_s, to_s, top)
     parts = [
         Markup(
             '<svg viewBox="0 0 {w} {h}" role="img" aria-labelledby="{name}-title {name}-summary" class="chart">'
             '<title id="{name}-title">{title}</title><desc id="{name}-summary">{summary}</desc>'
         ).format(w=_WIDTH, h=_HEIGHT, name=name, title=chart.title, summary=chart.summary)
     ]
-    parts.extend(_grid(plane, step, chart.is_rate))
+    parts.extend(_grid(plane, step, chart))
+    parts.extend(band_area(chart, plane))
     if chart.limit is not None:
         label, value = chart.limit
+        shown = format_count(round(value)) if chart.counts else format_size(value)
         parts.append(
             Markup(
                 '<line class="limit" x1="{x1}" x2="{x2}" y1="{y}" y2="{y}"/><text class="limit-label" x="{x2}"'
@@ -87,17 +93,19 @@ def svg(chart: Chart, name: str) -> Markup:
                 x1=_LEFT,
                 x2=_WIDTH - _RIGHT,
                 y=plane.y(value),
-                ty=round(plane.y(value) - 5, 1),
+                ty=round(plane.y(value) + (13 if plane.y(value) < _TOP + 12 else -5), 1),
                 label=label,
-                size=format_size(value),
+                size=shown,
             )
         )
     parts.append(_steps(chart, plane) if chart.span_s is not None else _line(chart, plane))
+    parts.extend(further_lines(chart, plane))
+    parts.extend(legend(chart))
     parts.append(Markup("</svg>"))
     return Markup("").join(parts)
 
 
-class _Plane:
+class Plane:
     """From values to places on the page, rounded to a tenth of a unit."""
 
     def __init__(self, from_s: float, to_s: float, top: float) -> None:
@@ -110,9 +118,9 @@ class _Plane:
         return round(_HEIGHT - _BOTTOM - value / self.top * (_HEIGHT - _TOP - _BOTTOM), 1)
 
 
-def _grid(plane: _Plane, step: float, is_rate: bool) -> list[Markup]:
+def _grid(plane: Plane, step: float, chart: Chart) -> list[Markup]:
     parts = []
-    show = format_rate if is_rate else format_size
+    show = _count if chart.counts else format_rate if chart.is_rate else format_size
     for index in range(round(plane.top / step) + 1):
         y = plane.y(index * step)
         parts.append(
@@ -144,13 +152,16 @@ def _grid(plane: _Plane, step: float, is_rate: bool) -> list[Markup]:
             '<text class="axis" x="{x}" y="{y}" text-anchor="middle">time (UTC)</text>'
             '<text class="axis" x="{left}" y="14" text-anchor="start">{unit}</text>'
         ).format(
-            x=(_LEFT + _WIDTH - _RIGHT) / 2, y=_HEIGHT - 6, left=8, unit="bytes per second" if is_rate else "bytes"
+            x=(_LEFT + _WIDTH - _RIGHT) / 2,
+            y=_HEIGHT - 6,
+            left=8,
+            unit=chart.counts or ("bytes per second" if chart.is_rate else "bytes"),
         )
     )
     return parts
 
 
-def _steps(chart: Chart, plane: _Plane) -> Markup:
+def _steps(chart: Chart, plane: Plane) -> Markup:
     bars = []
     for at_s, value in chart.points:
         x1, x2, y = plane.x(at_s - (chart.span_s or 0.0)), plane.x(at_s), plane.y(value)
@@ -158,7 +169,7 @@ def _steps(chart: Chart, plane: _Plane) -> Markup:
     return Markup('<path class="bars" d="{d}"/>').format(d="".join(bars))
 
 
-def _line(chart: Chart, plane: _Plane) -> Markup:
+def _line(chart: Chart, plane: Plane) -> Markup:
     places = [f"{plane.x(at_s)} {plane.y(value)}" for at_s, value in chart.points]
     last = chart.points[-1]
     return Markup('<path class="line" d="{d}"/><circle class="dot" cx="{x}" cy="{y}" r="3.5"/>').format(
@@ -166,11 +177,18 @@ def _line(chart: Chart, plane: _Plane) -> Markup:
     )
 
 
-def _axis(highest: float) -> tuple[float, float]:
-    """The end of the axis and the step of its lines: 1, 2 or 5 times a power of 10 (of 2 from 10 on) of a unit."""
+def _count(value: float) -> str:
+    return format_count(round(value))
+
+
+def _axis(highest: float, *, counts: bool) -> tuple[float, float]:
+    """The end of the axis and the step of its lines: 1, 2 or 5 times a power of 10 of a unit, which goes by powers of 2 for
+    bytes and not at all for counts.
+    """
     if highest <= 0:
         return 4.0, 1.0
-    unit = next((float(step) for step in (PIB, TIB, GIB, MIB, KIB) if highest >= step), 1.0)
+    units = () if counts else (PIB, TIB, GIB, MIB, KIB)
+    unit = next((float(step) for step in units if highest >= step), 1.0)
     rough = highest / unit / 5
     power = 10.0 ** math.floor(math.log10(rough))
     step = unit * power * next(factor for factor in (1, 2, 5, 10) if factor * power >= rough * 0.999)

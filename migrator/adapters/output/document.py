@@ -70,10 +70,19 @@ class Bar:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Chart:
-    """Values over time. `steps` are spans that end at their time and last `span_s`; otherwise points joined by lines.
+class Series:
+    """A further line in a chart."""
 
-    `limit` is drawn as a line across. `summary` says in words what the chart shows. `rate` and sizes set the axis.
+    label: str
+    points: tuple[tuple[float, float], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chart:
+    """Values over time. Points with a `span_s` are spans that end at their time; otherwise they are joined by lines.
+
+    `limit` is drawn as a line across, `series` are further lines, `band` is an area (time, low, high). The values are
+    bytes, bytes per second (`is_rate`), or what `counts` names. `summary` says in words what the chart shows.
     """
 
     title: str
@@ -82,6 +91,11 @@ class Chart:
     is_rate: bool
     span_s: float | None = None
     limit: tuple[str, float] | None = None
+    label: str = ""
+    series: tuple[Series, ...] = ()
+    band: tuple[tuple[float, float, float], ...] = ()
+    band_label: str = ""
+    counts: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

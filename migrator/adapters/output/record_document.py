@@ -77,7 +77,7 @@ def _bricks(walks: Sequence[BrickWalk]) -> Block:
             figure("of them directories"),
             figure("seconds"),
             figure("entries/s"),
-            text(""),
+            text("whole"),
         ],
         [
             (
@@ -86,7 +86,7 @@ def _bricks(walks: Sequence[BrickWalk]) -> Block:
                 format_count(walk.directories),
                 f"{walk.elapsed_s:.2f}",
                 f"{walk.rows_per_s:,.0f}",
-                "" if walk.whole else "not to its end",
+                "yes" if walk.whole else "not to its end",
             )
             for walk in walks
         ],

@@ -112,7 +112,7 @@ def _progress(status: StatusFacts) -> Iterator[Block]:
         )
     yield table(
         "Done and left",
-        [text(""), figure("total"), figure("done"), figure("left"), figure("done, %"), figure("verified")],
+        [text("what"), figure("total"), figure("done"), figure("left"), figure("done, %"), figure("verified")],
         [
             (
                 "bytes",

@@ -168,6 +168,7 @@ def test_variables_are_empty_where_there_is_nothing_to_say() -> None:
         "MIGRATOR_LINK",
         "MIGRATOR_OLD_PATH",
         "MIGRATOR_NEW_PATH",
+        "MIGRATOR_REPORT",
         "MIGRATOR_TEXT_FILE",
     }
 
@@ -280,7 +281,7 @@ def test_doctor_names_the_hooks_none_of_which_wait() -> None:
     )
     (finding,) = check_hooks(examine_hooks(look, euid=0), b"/hooks")
     assert finding.status is FindingStatus.OK
-    assert finding.message.startswith("26 hooks in /hooks: pre-batch.d/10-x, post-batch.d/10-x, pre-pass.d/10-x")
+    assert finding.message.startswith("28 hooks in /hooks: pre-batch.d/10-x, post-batch.d/10-x, pre-pass.d/10-x")
     assert "this version does not have" not in finding.message
     (none,) = check_hooks(examine_hooks(HooksLook(), euid=0), b"/hooks")
     assert none.message == "none in /hooks"

@@ -1,8 +1,11 @@
 """Facts with a hostile string in every place that a user's name, path or message can reach."""
 
+from migrator.domain.capacity import CapacityOutlook, CapacitySample, Side
 from migrator.domain.convergence import ConvergenceRecord, Outcome, Prediction, TreeChurn
 from migrator.domain.cutover import CutoverState
 from migrator.domain.events import Event, EventKind, Severity
+from migrator.domain.forecast import ConePoint, CopyForecast
+from migrator.domain.incidents import Incident
 from migrator.domain.report import (
     AttentionCount,
     AttentionFile,
@@ -23,6 +26,7 @@ from migrator.domain.report import (
     TreeFacts,
     TreeState,
 )
+from migrator.domain.report_parts import BrickOutlook, EarlierReport, ReapedFacts, SinceReport, Standing
 from migrator.domain.states import BatchState, ChunkState, PassKind, PassState
 from migrator.domain.transfer import FileProblem, FileProblemKind
 from migrator.domain.tree import UserTree
@@ -205,4 +209,101 @@ def report(path: bytes = b"home/alice", text: str = "alice") -> ReportFacts:
         verifications=(verification(text),),
         plan=plan,
         plan_problem="",
+        forecast=forecast(text),
+        since=since(text),
+        days=tuple(
+            ThroughputPoint(
+                at_s=AT_S - 86400 * index, span_s=86400.0, busy_s=4e4, streams=2.0, files=5, size_bytes=2**40 + index
+            )
+            for index in range(5, 0, -1)
+        ),
+        capacity=tuple(capacity(side, AT_S - 3600 * hour) for hour in (3, 2, 1) for side in Side),
+        outlook=CapacityOutlook(
+            side=Side.TARGET,
+            at_s=AT_S + 9000,
+            used_bytes=2**45,
+            total_bytes=2**44,
+            used_inodes=90,
+            total_inodes=100,
+        ),
+        bricks=(
+            BrickOutlook(
+                brick=f"gl1:/{text}", state="draining", left_files=5, left_bytes=7, free_at_s=AT_S, basis=f"by {text}"
+            ),
+        ),
+        reaped=ReapedFacts(
+            to_archive_bytes=2**30,
+            to_archive_inodes=7,
+            skipped_bytes=2**20,
+            skipped_inodes=3,
+            archives=1,
+            archived_files=7,
+            archived_bytes=2**30,
+            archive_bytes=2**28,
+            released=2,
+        ),
+        incidents=tuple(
+            Incident(
+                kind=EventKind.HOST_LOST,
+                severity=Severity.WARNING,
+                subject=text,
+                count=3,
+                first_at_s=AT_S - 500,
+                last_at_s=AT_S - 400,
+                message=f"m {text}",
+                resolved_at_s=resolved_at_s,
+                resolution="the host is back",
+            )
+            for resolved_at_s in (None, AT_S - 100)
+        ),
     )
+
+
+def forecast(text: str) -> CopyForecast:
+    return CopyForecast(
+        made_at_s=AT_S,
+        likely_at_s=AT_S + 9000,
+        earliest_at_s=AT_S + 8000,
+        latest_at_s=AT_S + 12000,
+        share=0.8,
+        history_s=5e5,
+        by_day=True,
+        by_weekday=False,
+        basis=(f"from {text}", "by replays"),
+        cone=tuple(
+            ConePoint(
+                at_s=AT_S + 1200 * turn,
+                left_bytes=880 - 88.0 * turn,
+                least_bytes=880 - 88.0 * turn,
+                most_bytes=900 - 80.0 * turn,
+            )
+            for turn in range(11)
+        ),
+    )
+
+
+def since(text: str) -> SinceReport:
+    return SinceReport(
+        earlier=EarlierReport(
+            at_s=AT_S - 6e5,
+            plan=text,
+            total_bytes=1400,
+            done_bytes=20,
+            total_files=15,
+            done_files=1,
+            likely_at_s=AT_S + 8000,
+            earliest_at_s=None,
+            latest_at_s=None,
+        ),
+        standing=Standing.BEHIND,
+        done_bytes=600,
+        done_files=3,
+        expected_bytes=700.0,
+        planned_more_bytes=100,
+        end_moved_s=1000.0,
+        reasons=(f"the plan is another one: {text}",),
+    )
+
+
+def capacity(side: Side, at_s: float) -> CapacitySample:
+    return CapacitySample(side=side, at_s=at_s, total_bytes=2**44, free_bytes=2**43, total_inodes=100, free_inodes=40)

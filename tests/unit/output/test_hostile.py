@@ -78,7 +78,7 @@ def html_is_safe(page: Page) -> None:
     allowed = {
         *("html", "head", "meta", "title", "style", "body", "header", "main", "section", "h1", "h2", "p", "dl", "dt"),
         *("dd", "div", "progress", "figure", "figcaption", "table", "caption", "thead", "tbody", "tr", "th", "td"),
-        *("footer", "svg", "desc", "line", "text", "path", "circle"),
+        *("footer", "svg", "desc", "line", "text", "path", "circle", "rect"),
     }
     for tag, attributes in page.tags:
         assert tag in allowed
@@ -192,7 +192,7 @@ class TestHtml:
         ids = [a["id"] for _, a in page.tags if "id" in a]
         assert len(ids) == len(set(ids))
         charts = [a for tag, a in page.tags if tag == "svg"]
-        assert len(charts) == 2
+        assert len(charts) == 7
         for chart in charts:
             assert chart["role"] == "img"
             assert set(str(chart["aria-labelledby"]).split()) <= set(ids)

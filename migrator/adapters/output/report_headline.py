@@ -1,0 +1,96 @@
+"""The head of a report: how far, until when, and whether that is ahead of what was said before."""
+
+from collections.abc import Iterator
+
+from migrator.adapters.output.document import Block, facts, paragraph, table, text
+from migrator.adapters.output.wording import NONE, percent, when
+from migrator.domain.forecast import CopyForecast
+from migrator.domain.report import ReportFacts
+from migrator.domain.report_parts import SinceReport, Standing
+from migrator.domain.units import format_count, format_duration, format_size, several
+
+_STANDINGS = {
+    Standing.AHEAD: "ahead",
+    Standing.AS_EXPECTED: "as expected",
+    Standing.BEHIND: "behind",
+    Standing.UNKNOWN: "not comparable",
+}
+
+
+def headline_blocks(report: ReportFacts) -> Iterator[Block]:
+    """What a manager reads if nothing else."""
+    status = report.status
+    if status.plan is None:
+        yield paragraph("There is no plan yet: nothing is counted as moved or left.")
+        return
+    tally = status.overall
+    pairs = [
+        ("moved", f"{percent(tally.percent_bytes)} of the bytes, {percent(tally.percent_files)} of the files"),
+        ("left", f"{format_size(tally.left_bytes)} in {several(tally.left_files, 'file')}"),
+        (
+            "users",
+            f"{format_count(tally.done_users)} of {format_count(tally.total_users)} copied, "
+            f"{format_count(sum(one.state.value in _ON_TARGET for one in status.cutovers))} user trees work on the target",
+        ),
+        ("expected end of copying", _end(report)),
+    ]
+    if report.since is not None:
+        pairs.append(("against the last report", _standing(report.since)))
+    yield facts(pairs)
+    if report.forecast is not None:
+        yield paragraph(f"How the expected end was computed: {'; '.join(report.forecast.basis)}.")
+    if report.since is not None:
+        yield from since_blocks(report.since, report.forecast)
+
+
+_ON_TARGET = frozenset({"thawed", "retained", "purging", "purged"})
+
+
+def _end(report: ReportFacts) -> str:
+    tally = report.status.overall
+    if tally.total_files > 0 and tally.left_files <= 0:
+        return "everything that is planned was copied"
+    forecast = report.forecast
+    if forecast is None:
+        return "not known: too little was copied to tell"
+    return (
+        f"{when(forecast.likely_at_s)}; with a probability of {forecast.share:.0%} between "
+        f"{when(forecast.earliest_at_s)} and {when(forecast.latest_at_s)}"
+    )
+
+
+def _standing(since: SinceReport) -> str:
+    words = _STANDINGS[since.standing]
+    if since.end_moved_s is None or since.standing is Standing.UNKNOWN:
+        return words
+    moved = format_duration(abs(since.end_moved_s))
+    return f"{words}: the expected end is {moved} {'later' if since.end_moved_s > 0 else 'earlier'}"
+
+
+def since_blocks(since: SinceReport, forecast: CopyForecast | None) -> Iterator[Block]:
+    """An earlier report beside this one, and why they differ."""
+    earlier = since.earlier
+    yield table(
+        f"Since the report of {when(earlier.at_s)}",
+        [text("what"), text("then"), text("now")],
+        [
+            ("copied", format_size(earlier.done_bytes), f"{format_size(since.done_bytes)} more"),
+            ("files copied", format_count(earlier.done_files), f"{format_count(since.done_files)} more"),
+            (
+                "expected end",
+                _when(earlier.likely_at_s),
+                NONE if forecast is None else when(forecast.likely_at_s),
+            ),
+            (
+                "range",
+                f"{_when(earlier.earliest_at_s)} to {_when(earlier.latest_at_s)}",
+                NONE if forecast is None else f"{when(forecast.earliest_at_s)} to {when(forecast.latest_at_s)}",
+            ),
+        ],
+    )
+    for reason in since.reasons:
+        yield paragraph(f"{reason[:1].upper()}{reason[1:]}.")
+
+
+def _when(at_s: float | None) -> str:
+    return NONE if at_s is None else when(at_s)

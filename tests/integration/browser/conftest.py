@@ -1,0 +1,47 @@
+"""A headless Chromium for all tests of pages, and the report of a migration in its fifth week."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, sync_playwright
+
+from migrator.adapters.ledger.sqlite import open_ledger
+from migrator.adapters.output.html import to_html
+from migrator.adapters.output.report_document import report_document
+from migrator.stages.report import read_report
+from tests.report_world import OnePlan, Weeks
+
+HOSTILE = (
+    b"<script>document.title='run'</script>",
+    b"<img src=x onerror=\"document.title='run'\">",
+    b"\"'><svg onload=document.title='run'>",
+    "\u202egpj.exe\u2066".encode(),
+    b"invalid \xff\xfe\xc3(",
+    b"new\nline\x1b[31m",
+    b"x" * 240,
+)
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    program = shutil.which("chromium")
+    if program is None:
+        pytest.skip("there is no chromium")
+    with sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        yield started
+        started.close()
+
+
+@pytest.fixture(scope="session")
+def page_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("report")
+    weeks = Weeks(names=HOSTILE)
+    weeks.fill(directory / "ledger.db")
+    with open_ledger(directory / "ledger.db", read_only=True) as ledger:
+        facts = read_report(ledger, OnePlan(weeks.plan), now_s=weeks.now_s)
+    file = directory / "report.html"
+    file.write_text(to_html(report_document(facts)), encoding="utf-8")
+    return file
