@@ -145,10 +145,11 @@ def drains(own_lab: LabHandle, tmp_path: Path) -> Iterator[Drains]:
 @dataclass
 class Users:
     """Somebody who writes, renames and hard-links through the mount until the end of the block. `contents` is what he knows
-    to have written.
+    to have written. What he writes in `pause_s` has to be less than Gluster moves meanwhile.
     """
 
     directory: Path
+    pause_s: float = 0.01
     contents: dict[str, bytes] = field(default_factory=dict)
     errors: list[OSError] = field(default_factory=list)
     _stop: threading.Event = field(default_factory=threading.Event)
@@ -179,7 +180,7 @@ class Users:
                     self.contents[f"{number}-again"] = content
             except OSError as error:
                 self.errors.append(error)
-            time.sleep(0.01)
+            time.sleep(self.pause_s)
 
 
 def digests(root: Path) -> dict[str, str]:
