@@ -2,8 +2,9 @@
 
 import io
 import json
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -95,28 +96,27 @@ class DecodedIndex:
         self.frames = _frames(json.loads(metadata[_FRAMES]))
         self._table = table.combine_chunks()
         self._paths: Any = self._table.column("path").chunk(0) if len(table) else pa.array([], pa.binary())
+        # Asked a million times while a user is frozen: Arrow's own values cost more than all the rest.
+        self._starts, self._names = _binary(cast("pa.Array[Any]", self._paths))
+        self._columns: dict[str, Any] = {
+            name: self._table.column(name).chunk(0) for name in self._table.column_names if len(table)
+        }
 
     def __len__(self) -> int:
         return len(self._paths)
 
     def name(self, number: int) -> bytes:
         """The path of a row, relative to the tree."""
-        return bytes(self._paths[number].as_py())
+        return bytes(self._names[self._starts[number] : self._starts[number + 1]])
 
     def row_of(self, name: bytes) -> int | None:
         """The row of a path that is relative to the tree."""
-        low, high = 0, len(self._paths)
-        while low < high:
-            middle = (low + high) // 2
-            if self.name(middle) < name:
-                low = middle + 1
-            else:
-                high = middle
-        return low if low < len(self._paths) and self.name(low) == name else None
+        place = bisect_left(range(len(self)), name, key=self.name)
+        return place if place < len(self) and self.name(place) == name else None
 
     def member(self, number: int) -> ArchivedMember:
         """The member of a row."""
-        return self._member(self._table.slice(number, 1).to_pylist()[0])
+        return self._member({name: column[number].as_py() for name, column in self._columns.items()})
 
     def by_offset(self) -> Iterator[ArchivedMember]:
         """All members, in the order of the tar."""
@@ -128,6 +128,15 @@ class DecodedIndex:
 
     def _member(self, row: Mapping[str, Any]) -> ArchivedMember:
         return _member(row, self._tree, self._archive, self.algorithm)
+
+
+def _binary(column: "pa.Array[Any]") -> tuple[memoryview, memoryview]:
+    """Where each value begins, with the end of the last, and all values."""
+    _, offsets, values = column.buffers()
+    if offsets is None or values is None:
+        return memoryview(b"\0" * 8).cast("i"), memoryview(b"")
+    starts = memoryview(offsets).cast("B").cast("i")[column.offset : column.offset + len(column) + 1]
+    return starts, memoryview(values).cast("B")
 
 
 def _row(member: ArchivedMember, cut: int) -> dict[str, Any]:
