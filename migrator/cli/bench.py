@@ -223,7 +223,10 @@ def _chosen(records: BenchmarkRecords, numbers: Sequence[int], suites: Sequence[
     if numbers:
         chosen = [record for number in numbers if (record := records.read(number)).suite in wanted]
     else:
-        newest = {record.suite: record for record in records.all() if records.measurements(record.id)}
+        newest: dict[SuiteName, BenchmarkRecord] = {}
+        for record in reversed(records.all()):
+            if record.suite not in newest and records.measurements(record.id):
+                newest[record.suite] = record
         chosen = [newest[name] for name in SuiteName if name in newest and name in wanted]
     results = [BenchmarkResult(record=record, measurements=tuple(records.measurements(record.id))) for record in chosen]
     if not any(result.measurements for result in results):

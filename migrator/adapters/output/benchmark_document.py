@@ -93,6 +93,7 @@ def comparison_blocks(comparison: SuiteComparison, *, charts: bool) -> Iterator[
         yield paragraph("Nothing was measured.")
         return
     yield _figures(comparison)
+    yield from _also(comparison)
     verdicts = [(step.title, contrast.verdict) for step in comparison.steps for contrast in step.contrasts]
     if verdicts:
         yield table(
@@ -120,7 +121,6 @@ def _figures(comparison: SuiteComparison) -> Table:
                 for value in (side.figures.median, side.figures.least, side.figures.most, side.figures.trimmed_mean)
             ),
             format_count(side.figures.count),
-            _details(side.details, step.unit),
         )
         for step in comparison.steps
         for side in step.sides
@@ -134,9 +134,19 @@ def _figures(comparison: SuiteComparison) -> Table:
         figure("max"),
         figure("trimmed 25 %"),
         figure("runs"),
-        wide("also"),
     ]
     return table("What was measured", columns, rows)
+
+
+def _also(comparison: SuiteComparison) -> Iterator[Block]:
+    rows = [
+        (step.title, side.label, details)
+        for step in comparison.steps
+        for side in step.sides
+        if (details := _details(side.details, step.unit))
+    ]
+    if rows:
+        yield table("What else was measured, means over the runs", [wide("test"), text("on"), wide("also")], rows)
 
 
 def _details(details: Mapping[str, float], unit: Unit) -> str:

@@ -1,0 +1,37 @@
+"""docs/benchmarks.md says what the suites do."""
+
+import re
+from pathlib import Path
+
+from migrator.decide.benchmark_suites import suite
+from migrator.domain.benchmark import SuiteName
+from migrator.domain.benchmark_reference import PUBLICATIONS, REFERENCES
+
+PAGE = (Path(__file__).parents[2] / "docs" / "benchmarks.md").read_text(encoding="utf-8")
+
+
+def sections() -> dict[str, tuple[str, str]]:
+    """The letters and the text of each suite's section."""
+    found = re.findall(r"^### `([\w-]+)` \(([A-E, ]+)\)\n(.*?)(?=^### |\Z)", PAGE, re.MULTILINE | re.DOTALL)
+    return {name: (letters, text) for name, letters, text in found}
+
+
+def test_every_suite_has_a_section_that_names_whose_it_is() -> None:
+    assert set(sections()) == {name.value for name in SuiteName}
+    for name, (letters, _) in sections().items():
+        theirs = {reference.publication for reference in REFERENCES if reference.suite == name}
+        assert theirs <= set(letters.split(", ")), name
+
+
+def test_every_publication_is_named_by_its_authors() -> None:
+    for publication in PUBLICATIONS.values():
+        author = publication.title.split(",")[0].split(" and ")[0]
+        assert f"**{publication.key}** {author}" in PAGE
+
+
+def test_the_real_commands_are_named() -> None:
+    for name, (_, text) in sections().items():
+        for step in suite(SuiteName(name), 1).steps:
+            if step.unit is not None:
+                for program in set(step.programs) & {"dd", "tar", "ls", "du", "grep", "make", "fio", "mdtest", "ior"}:
+                    assert program in text, (name, program)

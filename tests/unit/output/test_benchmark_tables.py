@@ -1,0 +1,121 @@
+"""What people are told of benchmarks."""
+
+import io
+import re
+from dataclasses import replace
+from xml.etree import ElementTree as ET
+
+import pytest
+from rich.console import Console
+
+from migrator.adapters.output.bar_chart import bar_svg
+from migrator.adapters.output.benchmark_document import comparison_document, mean_words, summary_document, value_words
+from migrator.adapters.output.document import BarChart, Document
+from migrator.adapters.output.html import to_html
+from migrator.adapters.output.markdown import to_markdown
+from migrator.adapters.output.tables import print_document
+from migrator.decide.benchmark_comparison import compare
+from migrator.decide.benchmark_statistics import series
+from migrator.domain.benchmark import BenchmarkState, Measurement, Place, SuiteName, Unit
+from migrator.domain.benchmark_run import BenchmarkResult, BenchmarkSummary
+from migrator.domain.paths import show
+from tests.unit.decide.test_benchmark_comparison import RECORD, A, B, measured
+
+HOSTILE = "/<script>alert(1)</script>\u202e\x1b[31m"
+
+
+def of(*places: Place) -> Document:
+    values = [[10.0, 20.0, 30.0], [2.0, 4.1, 6.0]]
+    measurements = [one for place, each in zip(places, values, strict=True) for one in measured(place, each)]
+    result = BenchmarkResult(record=replace(RECORD, places=places), measurements=tuple(measurements))
+    return comparison_document(compare([result]), charts=True)
+
+
+def charts(document: Document) -> list[BarChart]:
+    return [block for section in document.sections for block in section.blocks if isinstance(block, BarChart)]
+
+
+def printed(document: Document) -> str:
+    console = Console(file=io.StringIO(), width=160, color_system=None)
+    print_document(console, document)
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+def test_means_with_errors_noise_load_and_published_figures_are_all_there() -> None:
+    for text in (printed(of(A, B)), to_markdown(of(A, B)).replace("\\", "")):
+        assert "scale 0.01 (1 % of the published sizes)" in text
+        assert "20 ± 5.77 s" in text
+        assert "4.03 ± 1.16 s" in text
+        assert "beyond the noise" in text
+        assert "2.00 ± 0.00" in text
+        assert "Mangalam" in text
+
+
+def test_bars_are_as_long_as_their_values_and_told_in_words() -> None:
+    (chart,) = charts(of(A, B))
+    root = ET.fromstring(str(bar_svg(chart, "c")))
+    bars = [float(bar.get("width", "0")) for bar in root.iter("rect")]
+    assert bars[0] / bars[1] == pytest.approx(20 / 4.0333, rel=0.02)
+    words = [node.text for node in root.iter("text")]
+    assert "20 ± 5.77 s" in words
+    assert "ls -lR, shorter is better" in words
+    assert root.find("title") is not None
+    assert root.find("desc") is not None
+
+
+def test_a_path_is_text_in_every_output() -> None:
+    hostile = Place(label=show(HOSTILE.encode()), root=HOSTILE.encode())
+    document = of(A, hostile)
+    page = to_html(document)
+    assert "<script" not in page.lower()
+    for text in (page, printed(document), to_markdown(document)):
+        assert not re.search("[\u202e\x1b]", text)
+
+
+@pytest.mark.parametrize(
+    ("values", "unit", "words"),
+    [
+        ([81.0, 82.42], Unit.SECONDS, "81.7 ± 0.71 s"),
+        ([0.002, 0.004], Unit.SECONDS, "3 ± 1 ms"),
+        ([1048576.0], Unit.BYTES_PER_S, "1.0 MiB/s"),
+        ([12000.0, 14000.0], Unit.OPERATIONS_PER_S, "13,000 ± 1,000 ops/s"),
+        ([3.643], Unit.MILLISECONDS, "3.64 ms"),
+    ],
+)
+def test_means_are_told_with_their_unit(values: list[float], unit: Unit, words: str) -> None:
+    assert mean_words(series(values), unit) == words
+    assert value_words(values[0], unit).split()[-1] == words.rsplit(maxsplit=1)[-1]
+
+
+def test_what_else_was_measured_stands_in_a_table_of_its_own() -> None:
+    one = Measurement(
+        place="source",
+        run=1,
+        step="read-429",
+        unit=Unit.MILLISECONDS,
+        value=2.0,
+        by_host={"localhost": 2.0},
+        at_s=1.0,
+        details={"p99_ms": 9.5, "reads": 1234.0, "cpu_s": 1.0},
+    )
+    record = replace(RECORD, suite=SuiteName.LATENCY, places=(A,))
+    text = printed(comparison_document(compare([BenchmarkResult(record=record, measurements=(one,))])))
+    assert "p99 9.5 ms, reads 1,234" in text
+    assert "cannot be told" not in text
+
+
+def test_a_suite_that_failed_and_what_was_taken_away_are_told() -> None:
+    record = replace(RECORD, state=BenchmarkState.FAILED)
+    summary = BenchmarkSummary(
+        scale=0.01,
+        dry_run=False,
+        room=(),
+        results=(BenchmarkResult(record=record, measurements=tuple(measured(A, [1.0]))),),
+        removed=("/mnt/.migrator-bench/0123-000001",),
+        failures=("recursive: grep ended with 2",),
+    )
+    text = printed(summary_document(summary))
+    assert "Recursive: grep ended with 2." in text
+    assert "/mnt/.migrator-bench/0123-000001" in text
+    assert "not every run is there" in text
