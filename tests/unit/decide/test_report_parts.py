@@ -1,0 +1,170 @@
+"""Bricks, room, what was reaped, and what became of incidents."""
+
+from dataclasses import replace
+
+import pytest
+
+from migrator.decide.incidents import incidents
+from migrator.decide.report_parts import brick_outlooks, reaped_facts, target_outlook
+from migrator.domain.archives import ArchiveRecord, ArchiveState, WrittenArchive
+from migrator.domain.capacity import CapacitySample, Side
+from migrator.domain.drain import DrainState
+from migrator.domain.drain_standing import DrainStanding
+from migrator.domain.events import EventKind, Severity
+from migrator.domain.incidents import EventGroup
+from migrator.domain.plan import Plan
+from migrator.domain.reap import PlanReap, ReapAction, ReapedTree, Savings
+from migrator.domain.report import Tally
+from migrator.domain.schedule import OrderSchedule, Outcome, Schedule, ScheduleOrder, SubvolumeStep
+from migrator.domain.tree import UserTree
+from migrator.domain.units import DAY_S
+from tests.contracts.plans import small_plan
+
+
+def group(kind: EventKind, subject: str, at_s: float, *, first_s: float | None = None) -> EventGroup:
+    return EventGroup(
+        kind=kind,
+        severity=Severity.WARNING,
+        subject=subject,
+        count=1,
+        first_at_s=at_s if first_s is None else first_s,
+        last_at_s=at_s,
+        message="m",
+    )
+
+
+class TestIncidents:
+    def test_the_end_is_that_of_the_same_subject(self) -> None:
+        lost = [group(EventKind.HOST_LOST, "host a", 10.0), group(EventKind.HOST_LOST, "host b", 11.0)]
+        found = incidents(lost, [group(EventKind.HOST_FOUND, "host a", 12.0)])
+        assert [(one.subject, one.resolved_at_s, one.resolution) for one in found] == [
+            ("host b", None, ""),
+            ("host a", 12.0, "the host is back"),
+        ]
+
+    def test_what_came_back_before_it_was_lost_again_is_not_over(self) -> None:
+        (found,) = incidents(
+            [group(EventKind.HOST_LOST, "host a", 20.0, first_s=1.0)], [group(EventKind.HOST_FOUND, "host a", 12.0)]
+        )
+        assert found.resolved_at_s is None
+
+    def test_a_later_run_ends_an_interruption_whatever_it_was_of(self) -> None:
+        (found,) = incidents(
+            [group(EventKind.RUN_INTERRUPTED, "run of batch 1", 10.0)], [group(EventKind.RUN_FINISHED, "plan p", 20.0)]
+        )
+        assert (found.resolved_at_s, found.resolution) == (20.0, "a later run ended in order")
+
+    @pytest.mark.parametrize(
+        ("subject", "over"), [("batch 1", True), ("batch 1: chunk 7", True), ("batch 11", False), ("batch 2", False)]
+    )
+    def test_what_is_part_of_what_has_ended(self, subject: str, over: bool) -> None:
+        (found,) = incidents(
+            [group(EventKind.CHUNK_FAILED, subject, 1.0)], [group(EventKind.PASS_FINISHED, "batch 1", 2.0)]
+        )
+        assert (found.resolved_at_s is not None) is over
+
+    def test_what_nothing_can_end(self) -> None:
+        (found,) = incidents([group(EventKind.HOOK_FAILED, "batch 1", 1.0)], [group(EventKind.RUN_FINISHED, "p", 2.0)])
+        assert found.resolved_at_s is None
+
+
+def drain(state: DrainState, *, left_s: float | None = None) -> DrainStanding:
+    return DrainStanding(
+        id=1,
+        volume="v",
+        bricks=("a:/1", "b:/1"),
+        attempt=1,
+        state=state,
+        since_s=500.0,
+        started_at_s=1.0,
+        files=10,
+        size_bytes=100,
+        moved_files=4,
+        moved_bytes=30,
+        failures=0,
+        skipped=0,
+        files_per_s=None,
+        bytes_per_s=None,
+        left_s=left_s,
+        looked_at_s=None,
+        failure="",
+        changed_options=(),
+    )
+
+
+def scheduled() -> Plan:
+    step = SubvolumeStep(
+        subvolume=0, bricks=("a:/1", "c:/1"), drain_begins_day=1.0, cleared_day=2.0, moved_bytes=70, retired=False
+    )
+    outcome = Outcome(done_day=3.0, obstacle=None, batches=(), subvolumes=(step,), hosts=())
+    schedule = Schedule(problem=None, orders=(OrderSchedule(order=ScheduleOrder.PLANNED, outcome=outcome),))
+    return replace(small_plan(), created_at_s=1000.0, schedule=schedule)
+
+
+class TestBricks:
+    def test_a_drain_at_work_knows_better_than_the_schedule(self) -> None:
+        found = {
+            one.brick: one for one in brick_outlooks((drain(DrainState.DRAINING, left_s=60.0),), scheduled(), now_s=9.0)
+        }
+        assert (found["a:/1"].left_bytes, found["a:/1"].left_files, found["a:/1"].free_at_s) == (70, 6, 69.0)
+        assert (found["c:/1"].state, found["c:/1"].free_at_s) == ("in the volume", 1000.0 + 2 * DAY_S)
+
+    def test_what_is_out_is_free_since_then(self) -> None:
+        found = brick_outlooks((drain(DrainState.COMMITTED),), None, now_s=9.0)
+        assert [(one.brick, one.left_bytes, one.free_at_s) for one in found] == [("a:/1", 0, 500.0), ("b:/1", 0, 500.0)]
+
+    def test_what_was_taken_back_is_scheduled_again(self) -> None:
+        found = {one.brick: one for one in brick_outlooks((drain(DrainState.STOPPED),), scheduled(), now_s=9.0)}
+        assert (found["a:/1"].state, found["b:/1"].state) == ("in the volume", "stopped")
+
+    def test_nothing_is_known(self) -> None:
+        assert brick_outlooks((), small_plan(), now_s=0.0) == ()
+
+
+class TestRoom:
+    def test_what_is_left_comes_on_top_of_what_was_seen_last(self) -> None:
+        samples = [
+            CapacitySample(side=side, at_s=at_s, total_bytes=100, free_bytes=free, total_inodes=50, free_inodes=40)
+            for side, at_s, free in ((Side.TARGET, 1.0, 90), (Side.TARGET, 2.0, 60), (Side.SOURCE, 3.0, 5))
+        ]
+        left = Tally(total_bytes=80, done_bytes=30, total_files=9, done_files=4)
+        found = target_outlook(samples, left, None, now_s=7.0)
+        assert found is not None
+        assert (found.at_s, found.used_bytes, found.used_inodes, found.full) == (7.0, 90, 15, False)
+        more = target_outlook(samples, replace(left, total_bytes=100), None, now_s=7.0)
+        assert more is not None
+        assert more.full
+
+    def test_it_was_never_looked_at(self) -> None:
+        assert target_outlook((), Tally(), None, now_s=0.0) is None
+
+
+class TestReaped:
+    def test_only_proven_archives_count(self) -> None:
+        written = WrittenArchive(
+            members=3, content_bytes=30, archive_bytes=10, index_bytes=1, archive_digest="", index_digest=""
+        )
+        archives = [
+            ArchiveRecord(id=turn, plan="p", batch=1, tree=b"t", number=turn, written=written, state=state, at_s=1.0)
+            for turn, state in enumerate((ArchiveState.PROVEN, ArchiveState.VOID, ArchiveState.WRITTEN))
+        ]
+        trees = tuple(
+            ReapedTree(
+                tree=UserTree(path=b"t", user="u"),
+                action=action,
+                rule="r",
+                files=2,
+                inodes=2,
+                size_bytes=size,
+                allocated_bytes=size,
+                oldest_ns=0,
+            )
+            for action, size in ((ReapAction.ARCHIVE, 100), (ReapAction.SKIP, 7), (ReapAction.LIST, 9000))
+        )
+        reap = PlanReap(reap_list="l", digest="d", trees=trees, saved=Savings(), listed=Savings())
+        found = reaped_facts(reap, archives, 2)
+        assert found is not None
+        assert (found.to_archive_bytes, found.skipped_bytes, found.archives, found.archived_files) == (100, 7, 1, 3)
+
+    def test_everything_is_moved_as_it_is(self) -> None:
+        assert reaped_facts(None, (), 0) is None
