@@ -18,7 +18,7 @@ from migrator.domain.volume_tasks import VolumeTask
 from migrator.stages.bricks.throttling import THROTTLE_OPTION, ThrottleRules, Throttling
 
 LIMIT_S = 0.05
-NIGHTS = (Window(days=frozenset(range(7)), start_minute=22 * 60, end_minute=6 * 60),)
+NIGHTS = (Window(days=tuple(range(7)), start_minute=22 * 60, end_minute=6 * 60),)
 BEGIN_S = 1000.0 * DAY_S
 
 
