@@ -7,7 +7,17 @@ from pathlib import Path
 import pytest
 
 from migrator.decide import benchmark_comparison, benchmark_statistics
-from migrator.domain import benchmark, benchmark_reference, benchmark_run, brick_list, forecast, reap, report, report_parts, schedule
+from migrator.domain import (
+    benchmark,
+    benchmark_reference,
+    benchmark_run,
+    brick_list,
+    forecast,
+    reap,
+    report,
+    report_parts,
+    schedule,
+)
 from migrator.domain.addition_run import AdditionSummary
 from migrator.domain.addition_seen import NewPlace
 from migrator.domain.addition_standing import AdditionStanding, BrickStandings
@@ -21,8 +31,8 @@ from migrator.domain.cutover_run import CutoverSummary, TreeOutcome
 from migrator.domain.drain_preflight import RetainedSource
 from migrator.domain.drain_run import DrainCheck, DrainSummary
 from migrator.domain.drain_standing import DrainStanding
-from migrator.domain.probe import Probe, ProbeTimes
 from migrator.domain.incidents import Incident
+from migrator.domain.probe import Probe, ProbeTimes
 from migrator.domain.purge import PurgeFinding, PurgeSummary, TreePurge
 from migrator.domain.retirement import CoverFound, PathSum, RetirementRecord, RetirementSummary, Uncovered
 from migrator.domain.run import BatchSummary, DeltaSummary, GuardFinding, RunSummary, Stopped, TreeWork
