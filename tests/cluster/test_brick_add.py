@@ -1,5 +1,6 @@
 """`brick add` on a real cluster: a brick that was drained comes back, while users write."""
 
+import errno
 import os
 import shutil
 import signal
@@ -15,8 +16,9 @@ from migrator.domain.lab import LabBrick, VolumeType
 from tests.cluster.conftest import MakeLab
 from tests.cluster.handle import LabHandle, wait_until
 from tests.cluster.site import LabSite, lab_site
+from tests.cluster.test_brick_drain import Users
 
-pytestmark = [pytest.mark.cluster, pytest.mark.needs_root, pytest.mark.slow, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.cluster, pytest.mark.needs_root, pytest.mark.slow, pytest.mark.timeout(300)]
 
 MORE = '[drain]\npoll = "300ms"\n'
 
@@ -70,6 +72,17 @@ def emptying_hook(site: LabSite, directory: Path) -> Path:
     hook.write_text(f'#!/bin/sh\ntest "$MIGRATOR_SIDE" = source && rm -rf {directory}\n')
     hook.chmod(0o755)
     return hook
+
+
+def emptying_hooks(site: LabSite, stage: str, lab: LabHandle) -> None:
+    """As above, for whichever bricks the hook is called."""
+    hook = site.directory / "hooks" / f"{stage}.d" / "10-empty"
+    hook.parent.mkdir(parents=True, mode=0o755)
+    lines = [
+        f'case ",$MIGRATOR_BRICK," in *,{one.name},*) rm -rf {lab.brick_directory(one)} ;; esac' for one in lab.bricks
+    ]
+    hook.write_text("\n".join(["#!/bin/sh", "set -e", *lines, ""]))
+    hook.chmod(0o755)
 
 
 @contextmanager
@@ -152,18 +165,41 @@ def test_a_drained_brick_comes_back_while_users_write_and_the_program_is_killed(
         assert {one["name"]: one["state"] for one in site.json("brick", "list")["bricks"]}[brick.name] == "up"
 
 
-def test_a_brick_of_a_replica_set_is_exchanged_and_single_bricks_are_refused(make_lab: MakeLab, tmp_path: Path) -> None:
-    lab = make_lab(hosts=3, bricks_per_host=2, volume_type=VolumeType.REPLICA3, users=1, files=30, odd=False)
-    old = lab.bricks[-1]
-    (new,) = (brick for brick in lab.state.bricks if brick.host == old.host and brick.name != old.name)
+def test_a_set_with_an_arbiter_is_drained_and_added_again_and_one_of_its_bricks_is_exchanged(
+    make_lab: MakeLab, tmp_path: Path
+) -> None:
+    lab = make_lab(hosts=3, bricks_per_host=2, volume_type=VolumeType.DISTRIBUTED_ARBITER, users=1, files=40, odd=False)
+    stays, leaves = lab.bricks[:3], lab.bricks[3:]
+    names = [brick.name for brick in leaves]
     with site_of(lab, tmp_path / "site") as site:
+        site.json("scan", "--via", "bricks")
+        for stage in ("pre-wipe", "pre-add"):
+            emptying_hooks(site, stage, lab)
         before = everything(lab.source)
-        (alone,) = site.json("brick", "add", new.name, "--to", "source", "--dry-run", code=4)["reasons"]
-        assert "whole replica sets of 3" in alone
-        done = site.json("brick", "add", new.name, "--to", "source", "--instead-of", old.name)
-        assert (done["ending"], done["state"]) == ("done", "settled")
-        names = {one["name"] for one in site.json("brick", "list")["bricks"]}
-        assert new.name in names
-        assert old.name not in names
+        drain = ("brick", "drain", *names, "--accept-open-files")
+        (lacking, *_) = site.json(*drain[:-2], drain[-1], "--dry-run", code=4)["reasons"]
+        assert f"{names[-1]} belongs to it too" in lacking
+        word = site.json(*drain, "--dry-run")["confirm"]
+        with Users(lab.source / "writing", pause_s=0.1) as users:
+            assert site.json(*drain, "--confirm", word)["standing"]["state"] == "wiped"
+        # In the moment of the commit clients still ask the bricks that have gone (GlusterFS 10.3).
+        assert {error.errno for error in users.errors} <= {errno.ENOTCONN}
         assert everything(lab.source) == before
-        assert on_disk(lab, new) == on_disk(lab, lab.bricks[0])
+
+        (alone,) = site.json("brick", "add", names[1], "--to", "source", "--dry-run", code=4)["reasons"]
+        assert "whole replica sets of 3" in alone
+        done = site.json("brick", "add", names[1], "--to", "source", "--instead-of", stays[1].name)
+        assert (done["ending"], done["state"]) == ("done", "settled")
+        assert on_disk(lab, leaves[1]) == on_disk(lab, stays[0])
+
+        again = (names[0], stays[1].name, names[2])
+        done = site.json("brick", "add", *again, "--to", "source")
+        assert (done["ending"], done["state"], done["failures"]) == ("done", "settled", 0)
+        states = {one["name"]: (one["state"], one["arbiter"]) for one in site.json("brick", "list")["bricks"]}
+        assert states == {one.name: ("up", one.host == 3) for one in lab.bricks}
+        assert everything(lab.source) == before
+        assert users.contents
+        for name, content in users.contents.items():
+            assert (users.directory / name).read_bytes() == content
+        # Its data bricks hold the same.
+        assert on_disk(lab, leaves[0]) == on_disk(lab, stays[1])
