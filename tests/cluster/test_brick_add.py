@@ -4,10 +4,11 @@ import errno
 import os
 import shutil
 import signal
+import sqlite3
 import stat
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,7 @@ from tests.cluster.test_brick_drain import Users
 
 pytestmark = [pytest.mark.cluster, pytest.mark.needs_root, pytest.mark.slow, pytest.mark.timeout(300)]
 
-MORE = '[drain]\npoll = "300ms"\n'
+MORE = '[drain]\npoll = "300ms"\nthrottle = "normal"\n'
 
 
 def everything(source: Path) -> dict[str, bytes]:
@@ -150,6 +151,11 @@ def test_a_drained_brick_comes_back_while_users_write_and_the_program_is_killed(
             assert "migrator " + " ".join(add) in blocker["hint"]
             done = site.json(*add)
         assert (done["ending"], done["state"], done["failures"], done["exit_code"]) == ("done", "settled", 0, 0)
+        # The throttle was set for it, also by the one that was killed, and put back.
+        with closing(sqlite3.connect(f"file:{site.directory}/state/ledger.db?mode=ro", uri=True)) as ledger:
+            said = ledger.execute("select subject from events where kind = 'throttle-set'").fetchall()
+        assert (f"addition of {brick.name}",) in said
+        assert b"cluster.rebal-throttle" not in lab.gluster("volume", "info", volume)
         assert site.json(*add)["ending"] == "done"
         (told,) = site.json("brick", "status")["additions"]
         assert [told] == site.json("status")["additions"]
