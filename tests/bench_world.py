@@ -74,6 +74,7 @@ class BenchSite:
     progress: FakeProgress
     locks: FlockLocks
     problems: tuple[str, ...] = ()
+    absent: frozenset[str] = frozenset()
 
     @property
     def world(self) -> BenchmarkWorld:
@@ -84,8 +85,12 @@ class BenchSite:
             progress=self.progress,
             clock=WallClock(),
             not_expected=lambda place: self.problems if place.label == "source" else (),
+            not_there=self._not_there,
             tokens=lambda: TOKEN,
         )
+
+    async def _not_there(self, host: str, place: Place) -> str | None:
+        return f"{place.label} is not mounted" if host in self.absent else None
 
 
 def bench_site(ledger: SqliteLedger, directory: Path, *roots: bytes) -> BenchSite:

@@ -7,11 +7,13 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 from migrator.adapters.benchmarks.hosts import HostWorkloads
+from migrator.adapters.executors.host_roots import look_at_roots
 from migrator.adapters.executors.local_host import LocalHost
 from migrator.adapters.executors.site_hosts import SiteHosts, names
 from migrator.adapters.ledger.sqlite import SqliteLedger
 from migrator.bootstrap import Wiring
 from migrator.bootstrap.hosts import reached
+from migrator.decide.host_roots import target_problem
 from migrator.decide.site_guards import mount_problems
 from migrator.domain.benchmark import Place
 from migrator.domain.errors import MigratorError, UsageError
@@ -56,6 +58,7 @@ async def benchmark_world(wiring: Wiring, ledger: SqliteLedger, progress: Progre
                 progress=progress,
                 clock=wiring.clock,
                 not_expected=lambda place: _not_expected(wiring, ledger, place),
+                not_there=lambda host, place: _not_there(hosts, ledger, host, place),
                 tokens=lambda: secrets.token_hex(16),
             )
         finally:
@@ -93,6 +96,17 @@ def _not_expected(wiring: Wiring, ledger: SqliteLedger, place: Place) -> tuple[s
         return ("nothing was recorded: run `migrator init`",)
     recorded = known.source if place.label == SOURCE else known.target
     return mount_problems(recorded, _mounted(wiring, place.label), where=f"the {place.label}")
+
+
+async def _not_there(hosts: _Hosts, ledger: SqliteLedger, name: str, place: Place) -> str | None:
+    """Why another host does not have the source, or the target, at the same path. This machine was looked at already."""
+    known = ledger.site.read()
+    if place.label not in (SOURCE, TARGET) or known is None or name == THIS_HOST:
+        return None
+    host = await hosts.reach(name)
+    roots = await look_at_roots(host.processes, python=(await host.identity()).python, target=place.root, brick=b"")
+    recorded = known.source if place.label == SOURCE else known.target
+    return target_problem(recorded, roots, show(place.root), where=f"the {place.label}")
 
 
 def _mounted(wiring: Wiring, label: str) -> MountIdentity | None:

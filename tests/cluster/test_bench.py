@@ -83,6 +83,11 @@ def test_gluster_is_slower_on_names_and_neither_hosts_nor_kills_leave_anything(l
         assert set(one["by_host"]) == set(hosts)
         assert one["details"]["reads"] > 0
 
+    # The hosts of the lab have no mount of the source.
+    done = site.call("bench", "run", "--suite", "latency", "--on", "source", *named, "--watch", "0")
+    assert done.returncode == 4, done.stderr
+    assert f"host {hosts[0]}: the source" in done.stderr
+
     program = site.start("bench", "run", "--suite", "latency", "--on", "source", "--scale", "100", "--watch", "0")
     try:
         wait_until(lambda: len(carriers(tokens(site)[-1:])) == 1 and bool(on_bricks(lab)), "readers are at work")

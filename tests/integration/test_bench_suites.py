@@ -157,8 +157,17 @@ def test_what_is_not_the_recorded_file_system_is_not_written_to(site: BenchSite)
     assert left_in(site) == []
 
 
+def test_a_host_without_the_file_system_is_not_filled(site: BenchSite) -> None:
+    site.absent = frozenset({"two"})
+    with pytest.raises(Refused, match="host two: source is not mounted"):
+        asyncio.run(run_benchmarks(request(site, SuiteName.RECURSIVE, hosts=("one", "two")), site.world))
+    assert left_in(site) == []
+
+
 def test_a_dry_run_shows_the_real_commands_and_makes_nothing(site: BenchSite) -> None:
-    summary = asyncio.run(run_benchmarks(request(site, SuiteName.STREAMING, dry_run=True), site.world))
+    # Also while another call is at work.
+    with site.locks.hold(LOCK, "a test"):
+        summary = asyncio.run(run_benchmarks(request(site, SuiteName.STREAMING, dry_run=True), site.world))
     does = [step.does for step in summary.steps if step.unit]
     assert does[0] == ("dd if=/dev/zero of=many-0 bs=1M count=1 conv=fsync", "and 9 more at once")
     assert summary.steps[-1].left_out == "ior is not installed on localhost"

@@ -1,6 +1,6 @@
 """What the benchmarks' stage needs of the world."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from migrator.domain.benchmark import Place
@@ -16,7 +16,9 @@ LOCK = "bench"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BenchmarkWorld:
-    """`not_expected` says why what is mounted at a place is not what was recorded of it: nothing is written there then."""
+    """`not_expected` says why what is mounted at a place is not what was recorded of it: nothing is written there then.
+    `not_there` says the same of a host, None where it is; it raises HostLost, ToolFailed, UsageError.
+    """
 
     workloads: Workloads
     records: BenchmarkRecords
@@ -24,6 +26,7 @@ class BenchmarkWorld:
     progress: Progress
     clock: Clock
     not_expected: Callable[[Place], tuple[str, ...]]
+    not_there: Callable[[str, Place], Awaitable[str | None]]
     tokens: Callable[[], str]
 
     def say(self, kind: EventKind, subject: str, message: str, severity: Severity = Severity.INFO) -> None:

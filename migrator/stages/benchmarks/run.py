@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 
 from migrator.decide.benchmark_room import room_problems
@@ -32,13 +33,8 @@ async def run_benchmarks(request: BenchmarkRequest, world: BenchmarkWorld) -> Be
     if request.runs < 1 or not request.places or not request.suites or not request.hosts:
         raise UsageError("nothing to run", hint="name a suite and a file system, and at least one run")
     suites = tuple(suite(name, request.scale) for name in dict.fromkeys(request.suites))
-    with world.locks.hold(LOCK, "benchmarks"):
-        for place in request.places:
-            if reasons := world.not_expected(place):
-                raise Refused(
-                    f"{place.shown} is not the file system that was recorded: {'; '.join(reasons)}",
-                    hint="mount it, or name another directory with --on",
-                )
+    with nullcontext() if request.dry_run else world.locks.hold(LOCK, "benchmarks"):
+        await _check(request, world)
         left = () if request.dry_run else await _taken_away(request, world)
         programs = {name for planned in suites for step in planned.steps for name in step.programs}
         seen = {
@@ -62,6 +58,18 @@ async def run_benchmarks(request: BenchmarkRequest, world: BenchmarkWorld) -> Be
             replace(place, filesystem=seen[request.hosts[0], place.label].filesystem) for place in request.places
         )
         return await _run_all(replace(request, places=places), suites, missing, summary, world)
+
+
+async def _check(request: BenchmarkRequest, world: BenchmarkWorld) -> None:
+    """An empty mount point would be filled in the place of the file system, and measured. Raises Refused."""
+    for place in request.places:
+        there = {host: await world.not_there(host, place) for host in request.hosts}
+        found = [*world.not_expected(place), *(f"host {host}: {problem}" for host, problem in there.items() if problem)]
+        if found:
+            raise Refused(
+                f"{place.shown} is not the file system that was recorded: {'; '.join(found)}",
+                hint="mount it, or name another directory with --on",
+            )
 
 
 async def _taken_away(request: BenchmarkRequest, world: BenchmarkWorld) -> tuple[str, ...]:
