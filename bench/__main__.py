@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from bench import plan_scale, walk_speed, walking
+from bench import plan_scale, report_scale, walk_speed, walking
 from bench.big import big
 from bench.bulk import LARGE_BULK, bulk, large_bulk
 from bench.freezes import NAME as NAME_OF_FREEZES
@@ -38,7 +38,11 @@ ON_THEIR_OWN: dict[str, Callable[[Options], Section]] = {
     NAME_OF_FREEZES: freezes,
 }
 ALL = (*ON_THE_TREE, *ON_THEIR_OWN)
-ALONE: dict[str, Callable[[list[str]], int]] = {"plan-scale": plan_scale.main, walking.NAME: walk_speed.main}
+ALONE: dict[str, Callable[[list[str]], int]] = {
+    "plan-scale": plan_scale.main,
+    walking.NAME: walk_speed.main,
+    report_scale.NAME: report_scale.main,
+}
 """Where nothing else is named: with options of their own."""
 PAGE_ORDER = ("bulk", LARGE_BULK, "scan", walking.NAME, "passes", "big", "scaling", NAME_OF_FREEZES)
 
@@ -51,7 +55,7 @@ def main() -> int:
     if len(names) == 1 and names[0] in ALONE:
         return ALONE[names[0]](arguments)
     if any(name not in (*ALL, "all") for name in names):
-        print(f"usage: python -m bench [{'|'.join(('all', *ALL, 'plan-scale'))}] [options]", file=sys.stderr)
+        print(f"usage: python -m bench [{'|'.join(('all', *ALL, 'plan-scale', 'report'))}] [options]", file=sys.stderr)
         return 2
     every = not names or "all" in names
     options = parse_options(arguments, __doc__)
