@@ -12,13 +12,15 @@ import pytest
 
 from migrator.adapters.executors.proc import carriers
 from migrator.adapters.ledger.sqlite import open_ledger
-from migrator.domain.benchmark import BENCH_NAME
+from migrator.decide.benchmark_suites import suite
+from migrator.domain.benchmark import BENCH_NAME, SuiteName
 from tests.cluster.handle import LabHandle, wait_until
 from tests.cluster.site import LabSite, lab_site
 
 pytestmark = [pytest.mark.cluster, pytest.mark.needs_root, pytest.mark.slow, pytest.mark.timeout(300)]
 
 OWN = os.fsdecode(BENCH_NAME)
+QUICK = ("--runs", "1", "--watch", "0", "--scale", "0.0005")
 SLOWER_ON_GLUSTER = ("make-directories", "remove-directories", "make-files", "remove-files", "ls", "du")
 
 
@@ -66,6 +68,15 @@ def test_gluster_is_slower_on_names_and_neither_hosts_nor_kills_leave_anything(l
     assert [place["filesystem"] for place in summary["results"][0]["record"]["places"]] == ["fuse.glusterfs", "xfs"]
     faster = speeds(site.json("bench", "compare"))
     assert {name: faster[name] for name in SLOWER_ON_GLUSTER if faster[name] < 1.5} == {}
+
+    others = [word for name in SuiteName if name not in ("catalog", "recursive") for word in ("--suite", name)]
+    summary = site.json("bench", "run", *others, "--on", "source", "--on", "target", *QUICK)
+    assert summary["failures"] == []
+    for result in summary["results"]:
+        measured = {(one["step"], one["place"]) for one in result["measurements"]}
+        wanted = [step for step in suite(result["record"]["suite"], 1).steps if step.unit and step.name != "ior"]
+        assert measured == {(step.name, place) for step in wanted for place in ("source", "target")}
+        assert all(one["value"] > 0 and one["cold"] for one in result["measurements"])
 
     hosts = [host.address for host in lab.state.hosts[:2]]
     named = [word for host in hosts for word in ("--hosts", host)]
