@@ -182,5 +182,5 @@ def _basis(rhythm: Rhythm, cost: TransferCost, paths: int, left: Left) -> tuple[
         f"{several(left.files, 'file')} that are left count for what a file costs, and bytes for what a byte costs "
         f"({cost.basis})",
         f"the range is from {several(paths, 'replay')} of the rest, drawn from that history: the end lies in it with a "
-        f"probability of {RANGE_SHARE:.0%}",
+        f"probability of {RANGE_SHARE * 100:.0f} %",
     )

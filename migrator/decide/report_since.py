@@ -96,7 +96,7 @@ def _reasons(
     if expected is not None and expected > 0:
         share = done_bytes / expected
         yield (
-            f"in the {span} since then {format_size(done_bytes)} were copied, {share:.0%} of the "
+            f"in the {span} since then {format_size(done_bytes)} were copied, {share * 100:.0f} % of the "
             f"{format_size(round(expected))} that were expected"
         )
     elif plan == earlier.plan:
@@ -115,7 +115,7 @@ def _of_throughput(before: ThroughputPoint | None, after: ThroughputPoint | None
     busy, was = after.busy_s / after.span_s, before.busy_s / before.span_s
     if abs(busy - was) > _NOTABLE * max(was, 0.01):
         word = "more" if busy > was else "less"
-        yield f"streams were at work for {word} of the time: {min(busy, 1.0):.0%} instead of {min(was, 1.0):.0%}"
+        yield f"streams were at work for {word} of the time: {min(busy, 1.0) * 100:.0f} % instead of {min(was, 1.0) * 100:.0f} %"
     rate, old = after.rate_bytes_per_s, before.rate_bytes_per_s
     if old > 0 and abs(rate - old) > _NOTABLE * old:
         word = "faster" if rate > old else "slower"

@@ -1,5 +1,6 @@
 """`report`: the status with its history, its forecast and its proofs, for management. Reads only; works at any time."""
 
+import math
 import random
 from collections.abc import Sequence
 from dataclasses import replace
@@ -177,7 +178,9 @@ def _compared(ledger: ReadableLedger, facts: ReportFacts, earlier: EarlierReport
 def _work_between(ledger: ReadableLedger, from_s: float, to_s: float) -> ThroughputPoint | None:
     if to_s <= from_s:
         return None
-    point = together(ledger.facts.throughput(from_s=from_s, to_s=to_s, span_s=2.0 * (to_s - from_s)))
+    # A sample is of the time before it: one that was taken at `from_s` is of what came earlier.
+    first_s = math.nextafter(from_s, to_s)
+    point = together(ledger.facts.throughput(from_s=first_s, to_s=to_s, span_s=2.0 * (to_s - from_s)))
     return None if point is None else replace(point, at_s=to_s, span_s=to_s - from_s)
 
 

@@ -50,7 +50,7 @@ def burn_down(report: ReportFacts) -> Iterator[Block]:
         title="Bytes left, and the forecast",
         summary=(
             f"{words} It is expected to come to nothing at {when(forecast.likely_at_s)}, and with a probability of "
-            f"{forecast.share:.0%} between {when(forecast.earliest_at_s)} and {when(forecast.latest_at_s)}."
+            f"{forecast.share * 100:.0f} % between {when(forecast.earliest_at_s)} and {when(forecast.latest_at_s)}."
         ),
         label="left",
         points=tuple(past),
@@ -58,7 +58,7 @@ def burn_down(report: ReportFacts) -> Iterator[Block]:
         limit=_planned(total),
         series=(Series(label="expected", points=tuple((one.at_s, one.left_bytes) for one in forecast.cone)),),
         band=tuple((one.at_s, one.least_bytes, one.most_bytes) for one in forecast.cone),
-        band_label=f"{forecast.share:.0%} range",
+        band_label=f"{forecast.share * 100:.0f} % range",
     )
 
 

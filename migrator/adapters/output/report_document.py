@@ -18,7 +18,7 @@ from migrator.adapters.output.report_charts import (
     throughput_chart,
 )
 from migrator.adapters.output.report_headline import headline_blocks
-from migrator.adapters.output.report_tables import brick_table, incident_table, reaped_blocks
+from migrator.adapters.output.report_tables import brick_table, incident_table, reaped_blocks, users_standing
 from migrator.adapters.output.retirement_document import retirement_facts
 from migrator.adapters.output.status_document import (
     attention_table,
@@ -57,7 +57,8 @@ def _sections(report: ReportFacts, rows: int | None) -> Iterator[Section]:
     yield Section(title="Throughput", blocks=speed or (paragraph("Nothing has been copied yet."),))
     if status.batches:
         yield Section(title="Batches", blocks=tuple(batch_blocks(status.batches)))
-        yield Section(title="Users", blocks=(tree_table(status.trees, status.batches, limit=rows),))
+        users = (users_standing(status.trees), tree_table(status.trees, status.batches, limit=rows))
+        yield Section(title="Users", blocks=users)
     if status.cutovers:
         every = cutover_blocks(status.cutovers, now_s=status.at_s, limit=rows)
         yield Section(title="Cutovers and freezes", blocks=(*freeze_chart(status.cutovers), *every))

@@ -54,7 +54,7 @@ def _end(report: ReportFacts) -> str:
     if forecast is None:
         return "not known: too little was copied to tell"
     return (
-        f"{when(forecast.likely_at_s)}; with a probability of {forecast.share:.0%} between "
+        f"{when(forecast.likely_at_s)}; with a probability of {forecast.share * 100:.0f} % between "
         f"{when(forecast.earliest_at_s)} and {when(forecast.latest_at_s)}"
     )
 

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator, Sequence
 
-from migrator.adapters.output.document import Block, facts, figure, paths, table, text, wide
+from migrator.adapters.output.document import Block, facts, figure, paragraph, paths, table, text, wide
 from migrator.adapters.output.reap_document import plan_reap_blocks
 from migrator.adapters.output.wording import NONE, when
 from migrator.domain.incidents import Incident
-from migrator.domain.report import ReportFacts
+from migrator.domain.report import ReportFacts, TreeFacts
 from migrator.domain.report_parts import BrickOutlook
 from migrator.domain.units import format_count, format_size, several
 
@@ -44,6 +44,17 @@ def _end(one: Incident) -> str:
     if one.resolved_at_s is None:
         return "no event says that it is over"
     return f"{one.resolution}, {when(one.resolved_at_s)}"
+
+
+def users_standing(trees: Sequence[TreeFacts]) -> Block:
+    """How many user trees are done, in work and left. One of which nothing is copied yet is left, begun or not."""
+    done = sum(bool(tree.tally.done_users) for tree in trees)
+    in_work = sum(not tree.tally.done_users and tree.tally.done_files > 0 for tree in trees)
+    left = len(trees) - done - in_work
+    return paragraph(
+        f"Of {several(len(trees), 'user tree')} {format_count(done)} are copied, {format_count(in_work)} are in work, and "
+        f"{format_count(left)} are left. In the plan's order of weight:"
+    )
 
 
 def brick_table(bricks: Sequence[BrickOutlook]) -> Block:

@@ -118,7 +118,7 @@ class TestReasons:
         assert expected_bytes(earlier(), THEN_S + 90 * DAY_S) == pytest.approx(800 * GIB)
         found = compared(earlier(), done_gib=340)
         assert (
-            found.reasons[0] == "in the 7 d since then 140.0 GiB were copied, 50% of the 280.0 GiB that were expected"
+            found.reasons[0] == "in the 7 d since then 140.0 GiB were copied, 50 % of the 280.0 GiB that were expected"
         )
 
     def test_all_is_well(self) -> None:
@@ -136,7 +136,7 @@ class TestReasons:
 
     def test_pauses(self) -> None:
         found = compared(earlier(), since=work(7, busy=0.3, gib_per_day=13.3))
-        assert "streams were at work for less of the time: 30% instead of 90%" in found.reasons
+        assert "streams were at work for less of the time: 30 % instead of 90 %" in found.reasons
 
     def test_slower_because_of_small_files(self) -> None:
         slow = work(7, busy=0.9, gib_per_day=10, files=1_000_000)
