@@ -180,7 +180,9 @@ class Rehearsal:
         finally:
             process.terminate()
             out, _ = process.communicate()
-            did.update(json.loads(out or b"{}"))
+            if process.returncode != 0:
+                sys.exit(f"rehearsal: the churn ended with {process.returncode}")
+            did.update(json.loads(out))
 
     def drain(self, bricks: Sequence[str], word: str) -> tuple[Document, int]:
         """Until they are wiped; the last document, and how often the command was given again: what users rename or delete
@@ -205,6 +207,9 @@ class Rehearsal:
         """A site with a whole catalog, and the bricks of the last subvolume. The lab has the hook that wipes them."""
         with (self.directory / "site.toml").open("a") as site:
             site.write(SETTINGS)
+        # Otherwise files may be listed and not found after a rebalance (docs/bricks.md).
+        gluster = [str(self.directory / "bin" / "gluster"), "--mode=script", "volume", "set", "vol1"]
+        subprocess.run([*gluster, "cluster.lookup-optimize", "off"], check=True, stdout=subprocess.DEVNULL)
         self.json("init")
         self.json("scan", "--via", "bricks")
         bricks = self.json("brick", "list")["bricks"]
@@ -228,7 +233,7 @@ def rehearse(layout: str, directory: Path) -> Line:
     """One lab that is up already."""
     at, source = Rehearsal(directory), directory / "source"
     bricks = at.prepare()
-    trees = sorted(f"home/{path.name}" for path in (source / "home").iterdir())
+    trees = json.loads((directory / "lab.json").read_text())["trees"]
     journal, working = directory / "churn.jsonl", b"home/writer"
     word = at.unlink_symlinks(bricks)
     before = everything(source)

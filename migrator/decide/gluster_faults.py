@@ -80,6 +80,12 @@ _KNOWN = (
         reference="#3309, #2568, #3436",
     ),
     _Known(
+        fault="after a rebalance files may be listed and yet not be found by their name, while `cluster.lookup-optimize` is on",
+        advice="set `cluster.lookup-optimize` to `off` before bricks are drained or added, and leave it so: what was not found is "
+        "found again at once",
+        reference="#973",
+    ),
+    _Known(
         fault="files of mode `---------T+` become visible after a fix-layout",
         advice="scan again after it; they are link-to files, not data",
         reference="#4122",
