@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from migrator.adapters.output.html import to_html
 from migrator.adapters.output.report_document import report_document
 from migrator.stages.report import read_report
 from tests.report_world import OnePlan, Weeks
+from tests.unit.output.facts import report
 
 HOSTILE = (
     b"<script>document.title='run'</script>",
@@ -42,6 +44,16 @@ def page_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     weeks.fill(directory / "ledger.db")
     with open_ledger(directory / "ledger.db", read_only=True) as ledger:
         facts = read_report(ledger, OnePlan(weeks.plan), now_s=weeks.now_s)
+    hostile = report(HOSTILE[0], HOSTILE[0].decode())
+    facts = replace(
+        facts,
+        since=hostile.since,
+        bricks=hostile.bricks,
+        reaped=hostile.reaped,
+        benchmarks=hostile.benchmarks,
+        verifications=hostile.verifications,
+        incidents=(*facts.incidents, *hostile.incidents),
+    )
     file = directory / "report.html"
     file.write_text(to_html(report_document(facts)), encoding="utf-8")
     return file

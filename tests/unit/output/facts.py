@@ -32,6 +32,7 @@ from migrator.domain.transfer import FileProblem, FileProblemKind
 from migrator.domain.tree import UserTree
 from migrator.domain.verification import Difference, DifferenceKind, DigestPolicy, VerificationRecord
 from tests.contracts.plans import small_plan
+from tests.unit.decide.test_benchmark_comparison import A, B, measured, result
 
 AT_S = 1_763_600_000.0
 
@@ -256,6 +257,7 @@ def report(path: bytes = b"home/alice", text: str = "alice") -> ReportFacts:
             )
             for resolved_at_s in (None, AT_S - 100)
         ),
+        benchmarks=(result(measured(A, [9.0, 10.0, 11.0]), measured(B, [1.0, 1.1, 1.2])),),
     )
 
 

@@ -192,7 +192,7 @@ class TestHtml:
         ids = [a["id"] for _, a in page.tags if "id" in a]
         assert len(ids) == len(set(ids))
         charts = [a for tag, a in page.tags if tag == "svg"]
-        assert len(charts) == 7
+        assert len(charts) == 8
         for chart in charts:
             assert chart["role"] == "img"
             assert set(str(chart["aria-labelledby"]).split()) <= set(ids)
