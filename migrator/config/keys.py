@@ -24,6 +24,7 @@ class Form(StrEnum):
     TEXTS = "list of texts"
     GLOBS = "list of globs"
     WINDOWS = "list of windows"
+    LIMITED_WINDOWS = "list of windows with limits"
 
 
 FORM_MEANINGS: dict[Form, str] = {
@@ -44,6 +45,8 @@ FORM_MEANINGS: dict[Form, str] = {
     Form.TEXTS: "a list of texts",
     Form.GLOBS: 'a list of globs below the source\'s mount, in `[reap]` below a user tree: `["home/*", "projects/*"]`',
     Form.WINDOWS: 'a list of `"DAYS HH:MM-HH:MM"`, as in `["Mon-Fri 19:00-07:00", "Sat,Sun 00:00-24:00"]`',
+    Form.LIMITED_WINDOWS: 'the same, or tables with limits of their own: `{ when = "Mon-Fri 07:00-19:00", jobs = 2, '
+    'bwlimit = "50MiB/s" }`, also written as `[[transfer.windows]]`',
 }
 
 

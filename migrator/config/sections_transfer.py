@@ -51,7 +51,8 @@ TRANSFER_SECTIONS: tuple[Section, ...] = (
                 minimum=1,
                 maximum=1024,
                 default="4",
-                description="Streams at once (`-j`).",
+                description="Streams at once, on each host, at most (`-j`). How many of them are at work is measured "
+                "([governor] `streams`).",
             ),
             Key(
                 name="chunk_size",
@@ -134,10 +135,11 @@ TRANSFER_SECTIONS: tuple[Section, ...] = (
             ),
             Key(
                 name="windows",
-                form=Form.WINDOWS,
+                form=Form.LIMITED_WINDOWS,
                 default="[]",
-                effective=False,
-                description="When streams may work; empty: always.",
+                description="When chunks may be begun; empty: always. Outside of them `run` waits, and what is at work "
+                "goes on to its end. A window may have limits of its own; of several that hold the smallest count "
+                "(docs/governor.md).",
             ),
         ),
     ),

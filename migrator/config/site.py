@@ -7,6 +7,7 @@ from typing import TypeVar
 from migrator.domain.reap import KEEP_FILE, ReapAction, ReapClock, ReapPolicy, ReapRule
 from migrator.domain.storage_targets import StripeSettings
 from migrator.domain.units import DAY_S, GIB, HOUR_S, MINUTE_S
+from migrator.domain.windows import Window
 
 T = TypeVar("T")
 
@@ -95,17 +96,6 @@ class BatchSection:
     max_bytes: int = 20 * 1024 * GIB
     max_files: int = 20_000_000
     max_users: int = 10
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Window:
-    """When streams may work: on `days` (0 is Monday) from `start_minute` of the day on; an end that is not after the
-    start lies on the next day.
-    """
-
-    days: tuple[int, ...]
-    start_minute: int
-    end_minute: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -258,11 +248,15 @@ class CapacitySection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GovernorSection:
-    """What users must not notice. None: no limit. `probe_interval_s` is how often their latency is looked at."""
+    """What users must not notice, and who says how many streams are at work. None: no limit. `streams` is a `StreamsBy`.
+    `probe_interval_s` is how often the users' latency is looked at, `settle_s` how long a number of streams is measured.
+    """
 
+    streams: str = "measured"
     max_latency_s: float | None = None
     max_load: float | None = None
     probe_interval_s: float = 60.0
+    settle_s: float = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

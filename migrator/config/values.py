@@ -2,20 +2,22 @@
 
 import re
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TypeVar, assert_never
 
 from migrator.config.keys import Form, Key
 from migrator.config.quantities import parse_duration, parse_growth, parse_rate, parse_share, parse_size
-from migrator.config.site import Window
 from migrator.config.windows import parse_window
 from migrator.domain.errors import UsageError
+from migrator.domain.windows import Window
 
 Item = TypeVar("Item")
 Value = str | int | float | Path | tuple[str, ...] | tuple[Window, ...] | None
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*", re.ASCII)
+_MOST_JOBS = 1024
 _TOML_TYPES: tuple[tuple[type, str], ...] = (
     (bool, "true or false"),
     (str, "a text"),
@@ -83,6 +85,8 @@ def _of_form(key: Key, given: object, directory: Path) -> Value:
             return _globs(key, given)
         case Form.WINDOWS:
             return tuple(_items(given, lambda item: parse_window(_text(item))))
+        case Form.LIMITED_WINDOWS:
+            return tuple(_items(given, _limited_window))
         case _ as never:
             assert_never(never)
 
@@ -197,6 +201,27 @@ def _globs(key: Key, given: object) -> tuple[str, ...]:
     if key.required and not globs:
         raise UsageError('needs at least one glob, as in ["home/*"]')
     return globs
+
+
+def _limited_window(given: object) -> Window:
+    """A window as a text, or as a table that also has limits."""
+    if not isinstance(given, dict):
+        return parse_window(_text(given))
+    known = ("when", "jobs", "bwlimit")
+    for name in given:
+        if name not in known:
+            near = nearest(str(name), known)
+            raise UsageError(f"unknown key {name} in a window" + (f"; did you mean {near}?" if near else ""))
+    if "when" not in given:
+        raise UsageError('a window needs `when`, as in when = "Mon-Fri 19:00-07:00"')
+    window = parse_window(_text(given["when"]))
+    jobs = _count(given["jobs"]) if "jobs" in given else None
+    bwlimit = _quantity(given["bwlimit"], parse_rate, "200MiB/s") if "bwlimit" in given else None
+    if jobs is not None and not 1 <= jobs <= _MOST_JOBS:
+        raise UsageError(f"jobs of a window: {jobs} is not from 1 to {_MOST_JOBS}")
+    if bwlimit is not None and bwlimit < 1:
+        raise UsageError("bwlimit of a window: the least is 1 byte per second")
+    return replace(window, jobs=jobs, bwlimit_bytes_per_s=bwlimit)
 
 
 def _glob(given: object) -> str:

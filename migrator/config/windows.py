@@ -2,8 +2,8 @@
 
 import re
 
-from migrator.config.site import Window
 from migrator.domain.errors import UsageError
+from migrator.domain.windows import Window
 
 DAY_NAMES = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 

@@ -33,6 +33,7 @@ from migrator.ports.additions import AdditionRecords
 from migrator.ports.archives import ArchiveRecords
 from migrator.ports.capacity import CapacityRecords
 from migrator.ports.drains import DrainRecords
+from migrator.ports.governing import ControlRecords, GovernorRecords
 from migrator.ports.hooks import HookRecords
 from migrator.ports.probing import ProbeRecords
 from migrator.ports.reap import ReleaseRecords
@@ -453,6 +454,12 @@ class Ledger(Protocol):
 
     @property
     def probes(self) -> ProbeRecords: ...
+
+    @property
+    def controls(self) -> ControlRecords: ...
+
+    @property
+    def governor(self) -> GovernorRecords: ...
 
     @property
     def capacity(self) -> CapacityRecords: ...

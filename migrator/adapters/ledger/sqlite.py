@@ -13,6 +13,7 @@ from migrator.adapters.ledger.backups import backup
 from migrator.adapters.ledger.benchmarks import SqliteBenchmarks
 from migrator.adapters.ledger.capacity import SqliteCapacity
 from migrator.adapters.ledger.chunks import SqliteChunks
+from migrator.adapters.ledger.controls import SqliteControls, SqliteGovernor
 from migrator.adapters.ledger.cutovers import SqliteCutovers
 from migrator.adapters.ledger.database import BUSY_TIMEOUT_S, Database
 from migrator.adapters.ledger.drains import SqliteDrains
@@ -53,6 +54,8 @@ class SqliteLedger:
         self.passes = SqlitePasses(database)
         self.samples = SqliteSamples(database)
         self.probes = SqliteProbes(database)
+        self.controls = SqliteControls(database)
+        self.governor = SqliteGovernor(database)
         self.capacity = SqliteCapacity(database)
         self.events = SqliteEvents(database)
         self.verifications = SqliteVerifications(database)

@@ -313,6 +313,41 @@ probes = Table(
     Index("ix_probes_side_at_s", "side", "at_s"),
 )
 
+# A row a command that pauses, resumes or tunes: the newest of each kind is what is set. Times are those of the commands.
+controls = Table(
+    "controls",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    _required("kind", PlainText),
+    _required("at_s", Float),
+    _required("by", PlainText),
+    _required("paused", Integer),
+    _required("reason", PlainText),
+    Column("jobs", Integer),
+    Column("bwlimit_bytes_per_s", Integer),
+    Column("max_latency_s", Float),
+    Column("max_load", Float),
+    Index("ix_controls_kind", "kind", "id"),
+)
+
+# What a run is allowed from then on: a row whenever that changes, old ones are removed. `hosts` is JSON.
+governor_records = Table(
+    "governor_records",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("run_id", Integer, ForeignKey("runs.id"), nullable=False),
+    _required("at_s", Float),
+    _required("gate", PlainText),
+    _required("bound", PlainText),
+    _required("streams", Integer),
+    _required("most", Integer),
+    _required("hosts", PlainText),
+    Column("bwlimit_bytes_per_s", Integer),
+    _required("reason", PlainText),
+    Column("until_s", Float),
+    Index("ix_governor_records_run_id", "run_id"),
+)
+
 events = Table(
     "events",
     metadata,

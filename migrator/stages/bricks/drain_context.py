@@ -4,7 +4,6 @@ import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from migrator.config.site import Window
 from migrator.domain.brick import Brick
 from migrator.domain.drain import DrainRecord, DrainSample
 from migrator.domain.drain_run import DrainRequest
@@ -12,6 +11,7 @@ from migrator.domain.drain_seen import PlaceSeen
 from migrator.domain.events import Event, EventKind, Severity
 from migrator.domain.hooks import HookFacts, HookSite, HookStep
 from migrator.domain.volume_tasks import TaskProgress
+from migrator.domain.windows import Window
 from migrator.ports.blocking import Blocking
 from migrator.ports.bricks import BrickWalks
 from migrator.ports.clock import Clock

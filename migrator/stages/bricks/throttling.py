@@ -6,15 +6,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from migrator.config.site import Window
 from migrator.decide.probing import Pace, pace_after, readings
 from migrator.decide.throttle import slowed, steps_below, still_changed, value_before
+from migrator.decide.windows import holds
 from migrator.domain.brick import VolumeState
 from migrator.domain.drain import ChangedOption
 from migrator.domain.errors import ToolFailed
 from migrator.domain.probe import ProbeSide
 from migrator.domain.units import HOUR_S
 from migrator.domain.volume_tasks import VolumeTask
+from migrator.domain.windows import Window
 from migrator.ports.probing import ProbeRecords
 
 THROTTLE_OPTION = "cluster.rebal-throttle"
@@ -51,7 +52,7 @@ class ThrottleRules:
         if self.throttle is None or not self.windows:
             return self.throttle
         day, minute = self.local_time(at_s)
-        return self.throttle if any(_holds(window, day, minute) for window in self.windows) else LAZY
+        return self.throttle if any(holds(window, day, minute) for window in self.windows) else LAZY
 
     def possible(self) -> tuple[str, ...]:
         """Everything that the option may be set to by the time of day."""
@@ -142,12 +143,3 @@ class Throttling:
         if not state.volume_id:
             raise ToolFailed("the options of the volume are not known")
         return state
-
-
-def _holds(window: Window, day: int, minute: int) -> bool:
-    if window.start_minute < window.end_minute:
-        return day in window.days and window.start_minute <= minute < window.end_minute
-    # It ends on the day after.
-    if minute >= window.start_minute:
-        return day in window.days
-    return (day - 1) % 7 in window.days and minute < window.end_minute

@@ -10,10 +10,11 @@ from migrator.config import site as site_module
 from migrator.config.keys import Form, Key, Section
 from migrator.config.load import load_site, parse_site
 from migrator.config.sections import SECTIONS
-from migrator.config.site import HostSection, Site, Window
+from migrator.config.site import HostSection, Site
 from migrator.config.values import read_value
 from migrator.domain.errors import ExitCode, UsageError
 from migrator.domain.reap import ReapAction, ReapRule
+from migrator.domain.windows import Window
 
 FILE = Path("/etc/migrator/site.toml")
 
@@ -137,9 +138,50 @@ max_load = 16
     assert site.transfer.max_delta_passes == 3
     assert site.verify.sample == 0.05
     assert site.governor.max_latency_s == 0.02
-    assert "[transfer] windows" in site.without_effect
-    assert "[cutover] max_freeze" not in site.without_effect
-    assert not any("bwlimit" in key for key in site.without_effect)
+    assert site.without_effect == ()
+
+
+def test_windows_may_be_tables_with_limits_of_their_own_and_texts_beside_them() -> None:
+    windows = (
+        Window(days=(0, 1, 2, 3, 4), start_minute=19 * 60, end_minute=7 * 60),
+        Window(days=(5, 6), start_minute=0, end_minute=1440, jobs=2, bwlimit_bytes_per_s=50 * 1024**2),
+    )
+    as_tables = """
+[[transfer.windows]]
+when = "Mon-Fri 19:00-07:00"
+[[transfer.windows]]
+when = "Sat,Sun 00:00-24:00"
+jobs = 2
+bwlimit = "50MiB/s"
+"""
+    inline = """
+[transfer]
+windows = ["Mon-Fri 19:00-07:00", { when = "Sat,Sun 00:00-24:00", jobs = 2, bwlimit = "50MiB/s" }]
+"""
+    for text in (as_tables, inline):
+        assert parse_site(MINIMAL + text, FILE).transfer.windows == windows
+
+
+@pytest.mark.parametrize(
+    ("window", "said"),
+    [
+        ("{ jobs = 2 }", "a window needs `when`"),
+        ('{ when = "Mon 07:00-08:00", job = 2 }', "unknown key job in a window; did you mean jobs?"),
+        ('{ when = "Mon 07:00-08:00", jobs = 0 }', "jobs of a window: 0 is not from 1 to 1024"),
+        ('{ when = "Mon 07:00-08:00", bwlimit = 0 }', "the least is 1 byte per second"),
+        ('{ when = "Mon 7-8" }', "is no window"),
+        ("7", "needs a text in quotes"),
+    ],
+)
+def test_a_window_that_is_none_is_told_with_its_line(window: str, said: str) -> None:
+    (mistake,) = mistakes_of(MINIMAL + f"[transfer]\nwindows = [{window}]\n")
+    assert mistake.startswith("line 12: [transfer] windows: ")
+    assert said in mistake
+
+
+def test_the_windows_of_drains_have_no_limits() -> None:
+    (mistake,) = mistakes_of(MINIMAL + '[drain]\nwindows = [{ when = "Mon 07:00-08:00", jobs = 2 }]\n')
+    assert "needs a text in quotes, not a table" in mistake
 
 
 def test_all_mistakes_are_told_at_once_in_order_of_their_lines() -> None:

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from migrator.adapters.ledger.sqlite import SqliteLedger, open_ledger
-from migrator.config.site import Window
 from migrator.domain.brick import VolumeState
 from migrator.domain.drain import ChangedOption, merged_options
 from migrator.domain.errors import ToolFailed
 from migrator.domain.probe import Probe, ProbeSide, ProbeTimes
 from migrator.domain.units import DAY_S, HOUR_S, MINUTE_S
 from migrator.domain.volume_tasks import VolumeTask
+from migrator.domain.windows import Window
 from migrator.stages.bricks.throttling import THROTTLE_OPTION, ThrottleRules, Throttling
 
 LIMIT_S = 0.05

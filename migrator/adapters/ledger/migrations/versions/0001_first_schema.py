@@ -225,6 +225,38 @@ def upgrade() -> None:
     )
     op.create_index("ix_probes_side_at_s", "probes", ["side", "at_s"], unique=False)
     op.create_table(
+        "controls",
+        sa.Column("id", sa.Integer(), nullable=False),
+        sa.Column("kind", sa.Text(), nullable=False),
+        sa.Column("at_s", sa.Float(), nullable=False),
+        sa.Column("by", sa.Text(), nullable=False),
+        sa.Column("paused", sa.Integer(), nullable=False),
+        sa.Column("reason", sa.Text(), nullable=False),
+        sa.Column("jobs", sa.Integer(), nullable=True),
+        sa.Column("bwlimit_bytes_per_s", sa.Integer(), nullable=True),
+        sa.Column("max_latency_s", sa.Float(), nullable=True),
+        sa.Column("max_load", sa.Float(), nullable=True),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_controls")),
+    )
+    op.create_index("ix_controls_kind", "controls", ["kind", "id"], unique=False)
+    op.create_table(
+        "governor_records",
+        sa.Column("id", sa.Integer(), nullable=False),
+        sa.Column("run_id", sa.Integer(), nullable=False),
+        sa.Column("at_s", sa.Float(), nullable=False),
+        sa.Column("gate", sa.Text(), nullable=False),
+        sa.Column("bound", sa.Text(), nullable=False),
+        sa.Column("streams", sa.Integer(), nullable=False),
+        sa.Column("most", sa.Integer(), nullable=False),
+        sa.Column("hosts", sa.Text(), nullable=False),
+        sa.Column("bwlimit_bytes_per_s", sa.Integer(), nullable=True),
+        sa.Column("reason", sa.Text(), nullable=False),
+        sa.Column("until_s", sa.Float(), nullable=True),
+        sa.ForeignKeyConstraint(["run_id"], ["runs.id"], name=op.f("fk_governor_records_run_id")),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_governor_records")),
+    )
+    op.create_index("ix_governor_records_run_id", "governor_records", ["run_id"], unique=False)
+    op.create_table(
         "events",
         sa.Column("id", sa.Integer(), nullable=False),
         sa.Column("run_id", sa.Integer(), nullable=True),

@@ -1,0 +1,42 @@
+"""What governing asks of the ledger and of hosts. Times in seconds since the epoch."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from migrator.domain.governing import Controls, GovernorRecord, Limits
+
+
+class ControlRecords(Protocol):
+    """What people have set while the migration goes on. Synchronous, short transactions; what was set before stays known."""
+
+    def now(self) -> Controls:
+        """What is set."""
+
+    def hold(self, *, by: str, reason: str, at_s: float) -> None:
+        """Pause. One that is paused already stays paused since then, and by whom it was."""
+
+    def resume(self, *, by: str, at_s: float) -> None:
+        """Pause no more. May be called where nothing is paused."""
+
+    def tune(self, limits: Limits, *, by: str, at_s: float) -> None:
+        """From now on these limits are set, and no others; `Limits()` sets none."""
+
+
+class GovernorRecords(Protocol):
+    """What runs were allowed over time; old ones are removed. Synchronous, short transactions."""
+
+    def add(self, record: GovernorRecord) -> None:
+        """Keep one."""
+
+    def newest(self) -> GovernorRecord | None:
+        """The newest of any run."""
+
+    def of_run(self, run_id: int) -> Sequence[GovernorRecord]:
+        """Those of a run, oldest first."""
+
+
+class Loads(Protocol):
+    """How much hosts have to do."""
+
+    async def of(self, host: str) -> float | None:
+        """The load average of one minute; None where it is not known, which changes nothing. Raises nothing."""

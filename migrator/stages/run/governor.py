@@ -1,0 +1,258 @@
+"""How many streams are at work in a run: it gathers what the governor decides by, and lets chunks begin, or not.
+
+Nothing that is at work is ended or stopped in the middle for it: a limit that is lowered holds when chunks have come to their
+end, one that is raised at once.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from migrator.decide.climbing import Flow
+from migrator.decide.governor import (
+    Decision,
+    GovernorState,
+    Settings,
+    after_flow,
+    after_load,
+    after_probe,
+    changed,
+    decide,
+    first_state,
+    settings_now,
+)
+from migrator.decide.windows import LocalTime, opening, opens_at
+from migrator.domain.governing import Bound, Controls, Gate, GovernorRecord, Limits, StreamsBy
+from migrator.domain.plan import TransferCost
+from migrator.domain.probe import ProbeSide
+from migrator.domain.transfer import StreamCounters
+from migrator.domain.windows import Window
+from migrator.ports.clock import Clock
+from migrator.ports.governing import ControlRecords, GovernorRecords, Loads
+from migrator.ports.probing import ProbeRecords
+
+LOOK_EVERY_S = 2.0
+LOADS_EVERY_S = 30.0
+_HALF = 0.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Governing:
+    """The ports, and what was given at the start. `cost` is what a stream was measured to spend (None: not known yet), and
+    `in_words` names a time for people.
+    """
+
+    controls: ControlRecords
+    records: GovernorRecords
+    probes: ProbeRecords
+    loads: Loads
+    limits: Limits
+    windows: Sequence[Window]
+    local_time: LocalTime
+    in_words: Callable[[float], str]
+    cost: TransferCost | None = None
+    by: StreamsBy = StreamsBy.MEASURED
+    settle_s: float = 60.0
+
+
+@dataclass(slots=True, kw_only=True)
+class Governor:
+    """Of one run. `hosts` has how many streams each host may have by site.toml and the command line; `say` tells people
+    (whether it is a warning, and what).
+    """
+
+    governing: Governing
+    hosts: Mapping[str, int]
+    run_id: int
+    clock: Clock
+    say: Callable[[bool, str], None]
+    state: GovernorState = field(init=False)
+    _settings: Settings = field(init=False)
+    _controls: Controls = field(init=False)
+    _decision: Decision = field(init=False)
+    _kept: GovernorRecord | None = None
+    _until_s: float | None = None
+    _grants: dict[int, tuple[str, int | None]] = field(default_factory=dict)
+    _watchers: list[Callable[[], None]] = field(default_factory=list)
+    _probed_s: float = 0.0
+    _loads_s: float | None = None
+
+    def __post_init__(self) -> None:
+        """What holds at the start is known from the start."""
+        self._controls = self.governing.controls.now()
+        self._settings = self._settings_now()
+        self.state = first_state(self._settings, self.governing.by)
+        self._decision = decide(self.state, self._settings, self._controls)
+        self._probed_s = self.clock.now_s()
+        self._keep()
+
+    @property
+    def decision(self) -> Decision:
+        """What is allowed now."""
+        return self._decision
+
+    @property
+    def is_open(self) -> bool:
+        """Whether chunks may be begun."""
+        return self._decision.gate is Gate.OPEN
+
+    @property
+    def ceilings(self) -> Mapping[str, int]:
+        """The most streams that each host may have by the limits that hold now."""
+        return self._settings.hosts
+
+    async def watch(self) -> None:
+        """Follow what changes, until cancelled."""
+        while True:
+            await self.clock.sleep(LOOK_EVERY_S)
+            await self._read_loads()
+            self.look()
+
+    def look(self) -> None:
+        """Read what people have set, and new probes, and decide anew."""
+        self._controls = self.governing.controls.now()
+        before, self._settings = self._settings, self._settings_now()
+        if before != self._settings:
+            self.state = changed(self.state, before, self._settings)
+        for side in ProbeSide:
+            for probe in self.governing.probes.since(side, self._probed_s):
+                if probe.latency_s is not None:
+                    self.state = after_probe(self.state, side, probe.latency_s, self._settings)
+        newest = [probe.at_s for probe in self.governing.probes.newest()]
+        self._probed_s = max([self._probed_s, *newest])
+        self._decide()
+
+    def flowed(self, moved: StreamCounters, interval_s: float) -> None:
+        """So much was moved by all streams; it counts where every host that has work has as many streams as it may have."""
+        at_work = self._at_work()
+        allowed = self._decision.hosts
+        if not at_work or any(count != allowed.get(host, 0) for host, count in at_work.items()):
+            return
+        cost = self.governing.cost
+        work = (
+            float(moved.size_bytes + moved.files * _BYTES_OF_A_FILE)
+            if cost is None
+            else moved.files * cost.s_per_file + moved.size_bytes * cost.s_per_byte
+        )
+        flow = Flow(interval_s=interval_s, work=work)
+        self.state = after_flow(self.state, flow, self._settings, settle_s=self.governing.settle_s)
+        self._decide()
+
+    def may_begin(self, host: str, *, streams: int) -> bool:
+        """Whether one more chunk may be begun on a host now; `streams` can be at work in all, as things are."""
+        if self._at_work().get(host, 0) >= self._decision.hosts.get(host, 0):
+            return False
+        limit = self._decision.bwlimit_bytes_per_s
+        return limit is None or not self._grants or self._free(limit) >= _HALF * self._fair(limit, streams)
+
+    def begin(self, chunk_id: int, host: str, *, streams: int) -> None:
+        """A chunk is begun there: it gets its share of the limit, until `end`."""
+        limit = self._decision.bwlimit_bytes_per_s
+        share = None if limit is None else max(min(self._fair(limit, streams), self._free(limit)), 1)
+        self._grants[chunk_id] = host, share
+
+    def end(self, chunk_id: int) -> None:
+        """Its stream has ended, or there was none. May be called again."""
+        self._grants.pop(chunk_id, None)
+
+    def share_of(self, chunk_id: int) -> int | None:
+        """Bytes per second for the stream of a chunk that was begun; None: no limit."""
+        return self._grants[chunk_id][1] if chunk_id in self._grants else self._decision.bwlimit_bytes_per_s
+
+    def on_change(self, call: Callable[[], None]) -> Callable[[], None]:
+        """Call this whenever something else is allowed; what is returned ends that."""
+        self._watchers.append(call)
+        return lambda: self._watchers.remove(call)
+
+    async def until_open(self) -> None:
+        """Wait while nothing may be begun."""
+        while not self.is_open:
+            await self.clock.sleep(LOOK_EVERY_S)
+
+    def _at_work(self) -> dict[str, int]:
+        found: dict[str, int] = {}
+        for host, _ in self._grants.values():
+            found[host] = found.get(host, 0) + 1
+        return found
+
+    def _fair(self, limit: int, streams: int) -> int:
+        return max(limit // max(min(self._decision.streams, streams), 1), 1)
+
+    def _free(self, limit: int) -> int:
+        """What is not given out. A stream that was begun without a limit counts as one with its share."""
+        equal = limit // max(len(self._grants), 1)
+        return limit - sum(equal if share is None else share for _, share in self._grants.values())
+
+    def _settings_now(self) -> Settings:
+        governing = self.governing
+        now = opening(governing.windows, self.clock.now_s(), governing.local_time)
+        return settings_now(self.hosts, governing.limits, self._controls, now)
+
+    async def _read_loads(self) -> None:
+        now_s = self.clock.monotonic_s()
+        if self._settings.limits.max_load is None:
+            return
+        if self._loads_s is not None and now_s - self._loads_s < LOADS_EVERY_S:
+            return
+        self._loads_s = now_s
+        # Only where streams are at work: no host is connected for this alone.
+        hosts = sorted(self._at_work())
+        for host, load in zip(hosts, await asyncio.gather(*map(self.governing.loads.of, hosts)), strict=True):
+            if load is not None:
+                self.state = after_load(self.state, host, load, self._settings)
+
+    def _decide(self) -> None:
+        self._decision = decide(self.state, self._settings, self._controls)
+        self._keep()
+
+    def _keep(self) -> None:
+        """Write down and tell what is another decision than before, and let those who wait look again."""
+        decision, now_s = self._decision, self.clock.now_s()
+        record = GovernorRecord(
+            at_s=now_s,
+            run_id=self.run_id,
+            gate=decision.gate,
+            bound=decision.bound,
+            streams=decision.streams,
+            most=decision.most,
+            hosts=tuple(sorted(decision.hosts.items())),
+            bwlimit_bytes_per_s=decision.bwlimit_bytes_per_s,
+            reason=decision.reason,
+            until_s=self._next_window(now_s),
+        )
+        before = self._kept
+        if before is not None and before.same(record):
+            return
+        self._kept = record
+        self.governing.records.add(record)
+        self._tell(before, record)
+        for call in tuple(self._watchers):
+            call()
+
+    def _next_window(self, now_s: float) -> float | None:
+        """When it opens; looked for once, and again when the clock was set."""
+        if self._decision.gate is not Gate.OUTSIDE_WINDOWS:
+            self._until_s = None
+        elif self._until_s is None or not self._until_s - _WEEK_S <= now_s < self._until_s:
+            self._until_s = opens_at(self.governing.windows, now_s, self.governing.local_time)
+        return self._until_s
+
+    def _tell(self, before: GovernorRecord | None, now: GovernorRecord) -> None:
+        if now.gate is not Gate.OPEN:
+            if before is None or (before.gate, before.until_s) != (now.gate, now.until_s):
+                until = "it is resumed" if now.gate is Gate.PAUSED else self._window_words(now.until_s)
+                self.say(now.gate is Gate.PAUSED, f"no chunk is begun until {until}: {now.reason}")
+        elif before is not None and before.gate is not Gate.OPEN:
+            self.say(False, f"chunks are begun again: up to {now.streams} streams")
+        elif before is not None and before.bound is not now.bound and _FELT & {before.bound, now.bound}:
+            self.say(now.bound in _FELT, f"up to {now.streams} of {now.most} streams are at work now: {now.reason}")
+
+    def _window_words(self, until_s: float | None) -> str:
+        return "a window begins" if until_s is None else self.governing.in_words(until_s)
+
+
+_BYTES_OF_A_FILE = 1_000_000
+"""While nothing was measured: a file costs about what so many bytes do."""
+
+_WEEK_S = 8 * 86400.0
+_FELT = {Bound.LATENCY, Bound.LOAD}

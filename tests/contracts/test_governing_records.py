@@ -1,0 +1,83 @@
+"""What people have set, and what runs were allowed, in the ledger."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from migrator.adapters.ledger import controls
+from migrator.adapters.ledger.sqlite import SqliteLedger, open_ledger
+from migrator.domain.governing import NO_CONTROLS, Bound, Controls, Gate, GovernorRecord, Hold, Limits, Tuned
+
+RECORD = GovernorRecord(
+    at_s=10.5,
+    run_id=1,
+    gate=Gate.OUTSIDE_WINDOWS,
+    bound=Bound.WINDOWS,
+    streams=0,
+    most=12,
+    hosts=(("gl1", 4), ("localhost", 8)),
+    bwlimit_bytes_per_s=1000,
+    reason="outside the windows of [transfer]",
+    until_s=99.0,
+)
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Iterator[SqliteLedger]:
+    with open_ledger(tmp_path / "ledger.db", create=True) as opened:
+        opened.runs.start(verb="run", pid=1, at_s=1.0, directory="d")
+        yield opened
+
+
+def test_nothing_is_set_at_first(ledger: SqliteLedger) -> None:
+    assert ledger.controls.now() == NO_CONTROLS
+    assert ledger.governor.newest() is None
+
+
+def test_who_paused_first_and_since_when_stays_until_it_is_resumed(ledger: SqliteLedger) -> None:
+    ledger.controls.hold(by="anna", reason="exams", at_s=5.0)
+    ledger.controls.hold(by="bob", reason="", at_s=6.0)
+    assert ledger.controls.now() == Controls(hold=Hold(since_s=5.0, by="anna", reason="exams"))
+    ledger.controls.resume(by="bob", at_s=7.0)
+    ledger.controls.resume(by="bob", at_s=8.0)
+    assert ledger.controls.now().hold is None
+    ledger.controls.hold(by="bob", reason="", at_s=9.0)
+    assert ledger.controls.now().hold == Hold(since_s=9.0, by="bob")
+
+
+def test_limits_are_set_all_together_and_kept_beside_a_pause(ledger: SqliteLedger) -> None:
+    limits = Limits(jobs=3, max_latency_s=0.05)
+    ledger.controls.tune(limits, by="anna", at_s=5.0)
+    ledger.controls.tune(limits, by="bob", at_s=6.0)
+    ledger.controls.hold(by="bob", reason="", at_s=7.0)
+    assert ledger.controls.now().tuned == Tuned(limits=limits, since_s=5.0, by="anna")
+    ledger.controls.tune(Limits(bwlimit_bytes_per_s=10**9, max_load=1.5), by="bob", at_s=8.0)
+    assert ledger.controls.now() == Controls(
+        hold=Hold(since_s=7.0, by="bob"),
+        tuned=Tuned(limits=Limits(bwlimit_bytes_per_s=10**9, max_load=1.5), since_s=8.0, by="bob"),
+    )
+    ledger.controls.tune(Limits(), by="bob", at_s=9.0)
+    assert ledger.controls.now().tuned is None
+
+
+def test_another_process_sees_it_at_once(ledger: SqliteLedger) -> None:
+    with open_ledger(ledger.file) as other:
+        other.controls.hold(by="anna", reason="", at_s=5.0)
+    assert ledger.controls.now().hold is not None
+
+
+def test_what_a_run_was_allowed_comes_back_as_it_was(ledger: SqliteLedger) -> None:
+    second = replace(RECORD, gate=Gate.OPEN, bound=Bound.LOAD, until_s=None, bwlimit_bytes_per_s=None, at_s=11.0)
+    for record in (RECORD, second):
+        ledger.governor.add(record)
+    assert list(ledger.governor.of_run(1)) == [RECORD, second]
+    assert ledger.governor.newest() == second
+
+
+def test_old_records_are_removed(ledger: SqliteLedger, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(controls, "KEPT_RECORDS", 10)
+    for number in range(64):
+        ledger.governor.add(replace(RECORD, at_s=float(number)))
+    assert [record.at_s for record in ledger.governor.of_run(1)] == [float(number) for number in range(54, 64)]
