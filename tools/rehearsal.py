@@ -295,6 +295,7 @@ def print_table(lines: Sequence[Line]) -> None:
         "MiB",
         "drain s",
         "add s",
+        "again",
         "churned",
         "written",
         "refused",
