@@ -46,7 +46,15 @@ def test_it_opens_without_a_word_and_fetches_nothing(browser: Browser, page_file
         headings = page.locator("h2").all_inner_texts()
     assert said == []
     assert headings[0] == "In short"
-    for heading in ("What is left", "Throughput", "Users", "Cutovers and freezes", "Room", "Incidents", "Who holds what"):
+    for heading in (
+        "What is left",
+        "Throughput",
+        "Users",
+        "Cutovers and freezes",
+        "Room",
+        "Incidents",
+        "Who holds what",
+    ):
         assert heading in headings
 
 
@@ -123,7 +131,9 @@ def test_nothing_is_cut_on_paper(browser: Browser, page_file: Path) -> None:
         assert page.evaluate("getComputedStyle(document.querySelector('figure')).breakInside") == "avoid"
         pdf = page.pdf(prefer_css_page_size=True)
     assert pdf.startswith(b"%PDF-")
-    sizes = {tuple(round(float(figure)) for figure in box.split()) for box in re.findall(rb"/MediaBox \[([^]]+)\]", pdf)}
+    sizes = {
+        tuple(round(float(figure)) for figure in box.split()) for box in re.findall(rb"/MediaBox \[([^]]+)\]", pdf)
+    }
     assert sizes == {(0, 0, 595, 842)}
 
 
