@@ -248,13 +248,13 @@ def _write(file: Path, comparisons: Sequence[SuiteComparison]) -> None:
 
 
 def _summary_document(summary: BenchmarkSummary) -> "Document":
-    from migrator.adapters.output.benchmark_document import summary_document  # noqa: PLC0415
+    from migrator.adapters.output.benchmark_calls import summary_document  # noqa: PLC0415
 
     return summary_document(summary)
 
 
 def _listing_document(listing: BenchmarkListing) -> "Document":
-    from migrator.adapters.output.benchmark_document import listing_document  # noqa: PLC0415
+    from migrator.adapters.output.benchmark_calls import listing_document  # noqa: PLC0415
 
     return listing_document(listing)
 
@@ -266,6 +266,6 @@ def _comparison_document(comparisons: Sequence[SuiteComparison]) -> "Document":
 
 
 def _cleaning_document(cleaning: Cleaning) -> "Document":
-    from migrator.adapters.output.benchmark_document import cleaning_document  # noqa: PLC0415
+    from migrator.adapters.output.benchmark_calls import cleaning_document  # noqa: PLC0415
 
     return cleaning_document(cleaning)
