@@ -5,12 +5,12 @@ from difflib import get_close_matches
 
 import click
 
-from migrator.config.quantities import parse_share, parse_size
+from migrator.config.quantities import parse_duration, parse_share, parse_size
 from migrator.domain.errors import UsageError
 from migrator.domain.paths import show
 from migrator.domain.plan import Plan
 from migrator.domain.tree import UserTree
-from migrator.domain.units import format_size
+from migrator.domain.units import format_duration, format_size
 
 _LARGEST_BYTES = 2**63 - 1
 """No file system holds more, and the ledger keeps sizes in 64 bits."""
@@ -48,6 +48,24 @@ class Share(click.ParamType[float]):
             return parse_share(value if isinstance(value, int | float) else str(value))
         except UsageError as error:
             self.fail(_in_words(error), param, ctx)
+
+
+class Duration(click.ParamType[float]):
+    """A duration in words, at least so many seconds."""
+
+    name = "duration"
+
+    def __init__(self, least_s: float = 0.0) -> None:
+        self._least_s = least_s
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        try:
+            duration_s = value if isinstance(value, float) else parse_duration(str(value))
+        except UsageError as error:
+            self.fail(_in_words(error), param, ctx)
+        if duration_s < self._least_s:
+            self.fail(f"{value} is too short: the least is {format_duration(self._least_s)}", param, ctx)
+        return duration_s
 
 
 SIZE = Size()

@@ -1,24 +1,74 @@
 """`status`: how far it is. It reads the ledger and disturbs nothing."""
 
+import sys
+from time import monotonic
+
 import click
 
 from migrator import bootstrap
 from migrator.adapters.output.status_document import status_document
 from migrator.cli.context import open_site, verb
 from migrator.cli.invocation import Invocation
-from migrator.cli.options import plan_option
+from migrator.cli.options import Duration, plan_option
 from migrator.cli.present import present
-from migrator.domain.errors import ExitCode
+from migrator.domain.errors import ExitCode, MigratorError, UsageError
 from migrator.stages.status import read_status
+
+_LEAST_INTERVAL_S = 0.2
 
 
 @click.command("status")
 @plan_option
+@click.option(
+    "--watch", is_flag=True, help="Look again and again, until q or Ctrl-C; plain lines where there is no terminal."
+)
+@click.option(
+    "--interval",
+    "interval_s",
+    type=Duration(least_s=_LEAST_INTERVAL_S),
+    default="2s",
+    show_default=True,
+    help="With --watch: how long between two looks.",
+)
 @verb
-def status_command(invocation: Invocation, plan_name: str | None) -> ExitCode:
+def status_command(invocation: Invocation, plan_name: str | None, watch: bool, interval_s: float) -> ExitCode:
     """How far the migration is, now; works beside a run."""
     wiring = bootstrap.Wiring(open_site(invocation))
+    if watch:
+        if invocation.as_json:
+            raise UsageError(
+                "--watch excludes --json", hint="migrator status --json prints one document, as often as called"
+            )
+        return _watch(wiring, plan_name, interval_s)
     with wiring.ledger(read_only=True) as ledger:
         status = read_status(ledger, now_s=wiring.clock.now_s(), plan=plan_name, is_gone=bootstrap.process_is_gone)
     present(invocation, status, status_document)
     return ExitCode.DONE
+
+
+def _watch(wiring: bootstrap.Wiring, plan_name: str | None, interval_s: float) -> ExitCode:
+    # What draws on a terminal is loaded only where it is asked for.
+    from migrator.adapters.output.watching import open_watch  # noqa: PLC0415
+    from migrator.stages.watch import pause_s, read_watch  # noqa: PLC0415
+
+    with wiring.ledger(read_only=True) as ledger:
+        facts = read_watch(ledger, now_s=wiring.clock.now_s(), plan=plan_name, is_gone=bootstrap.process_is_gone)
+        with open_watch(sys.stdout) as view:
+            problem, look_s = "", 0.0
+            while True:
+                view.show(facts, problem)
+                if not view.wait(pause_s(interval_s, look_s)):
+                    return ExitCode.DONE
+                began_s = monotonic()
+                try:
+                    facts = read_watch(
+                        ledger,
+                        now_s=wiring.clock.now_s(),
+                        plan=plan_name,
+                        is_gone=bootstrap.process_is_gone,
+                        before=facts,
+                    )
+                    problem = ""
+                except MigratorError as error:
+                    problem = f"not read anew: {error.message}"
+                look_s = monotonic() - began_s

@@ -36,6 +36,7 @@ from migrator.domain.errors import UsageError
 if TYPE_CHECKING:
     from migrator.adapters.ledger.facts import SqliteFacts
     from migrator.adapters.ledger.report_sums import SqliteReportSums
+    from migrator.adapters.ledger.watching import SqliteWatching
 
 
 class SqlitePasses(SqlitePassRecords, SqliteArrivals, SqliteChunks, SqliteAttempts, SqliteTrees):
@@ -94,6 +95,13 @@ class SqliteLedger:
         from migrator.adapters.ledger.report_sums import SqliteReportSums  # noqa: PLC0415
 
         return SqliteReportSums(self._database)
+
+    @cached_property
+    def watching(self) -> "SqliteWatching":
+        """What is at work and what is new, as late as `facts`."""
+        from migrator.adapters.ledger.watching import SqliteWatching  # noqa: PLC0415
+
+        return SqliteWatching(self._database)
 
     def close(self) -> None:
         """Release the file. May be called again."""
