@@ -65,6 +65,8 @@ class EventKind(StrEnum):
     RETIREMENT_GIVEN_UP = "retirement-given-up"
     RETIREMENT_HALTED = "retirement-halted"
     THROTTLE_SET = "throttle-set"
+    STREAMS_SET = "streams-set"
+    OPTION_SET = "option-set"
     BACKUP_TOLD = "backup-told"
     HOOK_CALLED = "hook-called"
     HOOK_SKIPPED = "hook-skipped"

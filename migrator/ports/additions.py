@@ -30,6 +30,9 @@ class AdditionCommands(Protocol):
     async def owners(self) -> Mapping[str, str]:
         """By brick name the volume that it belongs to, of every volume of the pool."""
 
+    async def option(self, name: str) -> str:
+        """An option as it is in effect, set or not."""
+
     async def progress(self, task: VolumeTask) -> TaskProgress | None:
         """The counters of a task that is listed; None where there is none of its kind any more."""
 

@@ -10,7 +10,7 @@ import subprocess
 import threading
 import time
 import xml.etree.ElementTree as ET
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -194,6 +194,18 @@ def digests(root: Path) -> dict[str, str]:
     return found
 
 
+def not_found_by_name(lab: LabHandle, names: Iterable[str], point: Path) -> list[str]:
+    """Which files a client that has listed nothing does not find, of those that are there."""
+    point.mkdir()
+    server = f"{lab.state.hosts[0].address}:/{lab.state.spec.volume}"
+    mount = ("mount", "-t", "glusterfs", server, str(point))
+    subprocess.run(("nsenter", f"--net=/run/netns/{lab.state.client_namespace}", "--", *mount), check=True)
+    try:
+        return [name for name in names if not (point / name).is_file()]
+    finally:
+        subprocess.run(("umount", str(point)), check=True)
+
+
 async def start_glusterd(lab: LabHandle, brick: LabBrick) -> None:
     """Without waiting for every brick that the lab had: some were drained."""
     tools = LabTools(LocalProcesses(), lab.state.token)
@@ -251,6 +263,7 @@ def test_a_brick_is_drained_committed_and_wiped_while_users_work(drains: Drains)
     # In the moment of the commit clients still ask the brick that has gone (GlusterFS 10.3).
     assert {error.errno for error in users.errors} <= {errno.ENOTCONN}
     assert len(users.contents) > 20
+    assert not_found_by_name(lab, before, drains.site.directory / "anew") == []
     after = digests(lab.source)
     assert {name: after.get(name) for name in before} == before
     for name, content in users.contents.items():

@@ -30,6 +30,7 @@ from migrator.ports.ledger import SiteRecord
 from migrator.stages.brick_standings import read_bricks
 from migrator.stages.bricks.add import add_bricks
 from migrator.stages.bricks.add_context import AdditionWorld
+from migrator.stages.bricks.lookups import LOOKUP_OPTION
 from migrator.stages.status import read_status
 from tests.fakes import IDENTITY, FakeLocks, FakeProgress, FakeRunFiles, VirtualClock, inline
 from tests.unit.decide.addition_world import NEW as ADDED
@@ -93,6 +94,10 @@ class Volume:
 
     async def rebalance(self) -> str:
         raise AssertionError("nothing is to be moved")
+
+    async def option(self, name: str) -> str:
+        assert name == LOOKUP_OPTION
+        return "off"
 
     async def set_option(self, name: str, value: str | None) -> None:
         raise AssertionError("no option is to be changed")

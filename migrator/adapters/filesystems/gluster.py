@@ -169,6 +169,14 @@ class GlusterCommands:
                 return ()
             raise
 
+    async def option(self, name: str) -> str:
+        """An option as it is in effect, set or not. Raises ToolFailed, also where there is no such option."""
+        answer = await self.ask("get", self._volume, name)
+        value = answer.findtext("volGetopts/Opt/Value")
+        if not value:
+            raise ToolFailed(f"gluster's answer does not tell the option {name}")
+        return value.removesuffix(" (DEFAULT)")
+
     async def ask(self, *words: str) -> Element:
         """One `gluster volume ...`, tried again while another command holds the cluster's lock. Raises GlusterFailed where
         it was understood and failed, ToolFailed.

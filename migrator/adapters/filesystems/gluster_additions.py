@@ -34,6 +34,10 @@ class GlusterAdditions:
             for brick in volume.iterfind("bricks/brick")
         }
 
+    async def option(self, name: str) -> str:
+        """An option as it is in effect. Raises ToolFailed, also where there is no such option."""
+        return await self._commands.option(name)
+
     async def progress(self, task: VolumeTask) -> TaskProgress | None:
         """The counters of a task that is listed. Raises ToolFailed."""
         return await self._commands.progress(task)

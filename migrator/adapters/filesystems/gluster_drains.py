@@ -6,10 +6,7 @@ from migrator.adapters.filesystems.gluster import GlusterCommands
 from migrator.adapters.filesystems.gluster_tasks_xml import parse_progress, parse_task_id
 from migrator.domain.brick import VolumeState
 from migrator.domain.brick_list import BrickRoom
-from migrator.domain.errors import ToolFailed
 from migrator.domain.volume_tasks import TaskProgress, VolumeTask
-
-_DEFAULT = " (DEFAULT)"
 
 
 class GlusterDrains:
@@ -30,11 +27,7 @@ class GlusterDrains:
 
     async def option(self, name: str) -> str:
         """An option as it is in effect. Raises ToolFailed, also where there is no such option."""
-        answer = await self._commands.ask("get", self._volume, name)
-        value = answer.findtext("volGetopts/Opt/Value")
-        if not value:
-            raise ToolFailed(f"gluster's answer does not tell the option {name}")
-        return value.removesuffix(_DEFAULT)
+        return await self._commands.option(name)
 
     async def progress(self, task: VolumeTask) -> TaskProgress | None:
         """The counters of a task that is listed. Raises ToolFailed."""

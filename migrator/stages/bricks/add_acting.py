@@ -15,6 +15,7 @@ from migrator.domain.volume_tasks import TaskKind, TaskProgress, TaskStatus
 from migrator.stages.bricks.add_context import AdditionCall, hooked, samples_of, subject_of
 from migrator.stages.bricks.add_seeing import AdditionLooker, told
 from migrator.stages.bricks.add_throttle import AdditionThrottle
+from migrator.stages.bricks.lookups import look_everywhere
 from migrator.stages.probing import probing
 
 _MOVING = (TaskStatus.IN_PROGRESS, TaskStatus.NOT_STARTED)
@@ -100,6 +101,10 @@ class AdditionActor:
         return Done()
 
     async def _lay_out(self, record: AdditionRecord) -> Done:
+        def say(words: str) -> None:
+            self.call.say(EventKind.OPTION_SET, Severity.WARNING, subject_of(record), words)
+
+        await look_everywhere(self.call.world.volume, say)
         await self.throttle.follow(record)
         return self._begun(record, await self.call.world.volume.fix_layout())
 

@@ -23,6 +23,7 @@ from migrator.stages.bricks.drain_recovering import recovery_of
 from migrator.stages.bricks.drain_seeing import DrainLooker
 from migrator.stages.bricks.drain_throttle import Throttle
 from migrator.stages.bricks.drain_watching import Watch, progress_of
+from migrator.stages.bricks.lookups import look_everywhere
 from migrator.stages.probing import probing
 
 _MOVING = (TaskStatus.IN_PROGRESS, TaskStatus.NOT_STARTED)
@@ -93,6 +94,7 @@ class DrainActor:
 
     async def _start(self, act: Act, record: DrainRecord) -> Done:
         world = self.call.world
+        await self._look_everywhere(record)
         await self.throttle.follow(record)
         if act.seen_done:
             return Done(words=f"gone on with: task {act.task_id}")
@@ -167,7 +169,14 @@ class DrainActor:
         problems = commit_problems(record, await self.looker.see(record))
         if problems:
             raise Refused(f"{record.shown_bricks} may not be committed: {'; '.join(problems)}")
+        await self._look_everywhere(record)
         await world.volume.commit(record.bricks)
+
+    async def _look_everywhere(self, record: DrainRecord) -> None:
+        def say(words: str) -> None:
+            self.call.say(EventKind.OPTION_SET, Severity.WARNING, f"drain of {record.shown_bricks}", words)
+
+        await look_everywhere(self.call.world.volume, say)
 
     async def _wipe(self, act: Act, record: DrainRecord) -> Done:
         await self._by_hooks(act, record, HookStep.WIPE, self._wiped)
@@ -242,6 +251,7 @@ class DrainActor:
         if act.seen_done:
             return Done(words="the layout is right")
         world = self.call.world
+        await self._look_everywhere(record)
         wanted = await self._layout_under_way(record) or await world.volume.fix_layout()
         world.ledger.drains.note(record.id, DrainNotes(layout_task_id=wanted))
         began_s = world.clock.monotonic_s()

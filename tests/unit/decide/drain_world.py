@@ -48,7 +48,7 @@ class Task:
 class World:
     """Everything there is. `unmovable` files stay on the leaving brick and are counted as failures. `raced`: in so many tasks
     a file that a user has renamed counts as a failure, although it is nowhere on the brick. `fills`: when a task has come to its
-    end, the bricks that stay are full.
+    end, the bricks that stay are full. `lookups` is cluster.lookup-optimize.
     """
 
     bricks: dict[str, set[int]] = field(
@@ -66,6 +66,7 @@ class World:
     layout_of_somebody: bool = False
     options: dict[str, str] = field(default_factory=dict)
     options_of_somebody: bool = False
+    lookups: str = "on"
     glusterd_up: bool = True
     peer_up: bool = True
     room: bool = True

@@ -22,6 +22,7 @@ from migrator.domain.volume_tasks import TaskProgress, VolumeTask
 from migrator.ports.ledger import SiteRecord
 from migrator.stages.bricks.add import add_bricks
 from migrator.stages.bricks.add_context import AdditionWorld
+from migrator.stages.bricks.lookups import LOOKUP_OPTION
 from migrator.stages.bricks.throttling import THROTTLE_OPTION, ThrottleRules
 from tests.fakes import IDENTITY, FakeLocks, FakeProgress, FakeRunFiles, Killed, VirtualClock, inline
 from tests.unit.decide.addition_world import NEW, ROOM, World
@@ -81,6 +82,10 @@ class Glusterd:
 
     async def rebalance(self) -> str:
         return self.volume.begin(fix_layout=False)
+
+    async def option(self, name: str) -> str:
+        assert name == LOOKUP_OPTION
+        return "off"
 
     async def set_option(self, name: str, value: str | None) -> None:
         assert name == THROTTLE_OPTION

@@ -35,6 +35,7 @@ from migrator.ports.ledger import SiteRecord
 from migrator.stages.brick_standings import read_bricks
 from migrator.stages.bricks.drain import drain_bricks, stop_drain
 from migrator.stages.bricks.drain_context import DrainWorld
+from migrator.stages.bricks.lookups import LOOKUP_OPTION
 from tests.contracts.plans import small_plan
 from tests.fakes import Death, FakeLocks, FakeProgress, FakeRunFiles, Killed, VirtualClock, dying, inline
 from tests.unit.decide.drain_world import LAZY, LEAVING, NORMAL, STAYING, THROTTLE
@@ -83,8 +84,7 @@ class Glusterd:
         }
 
     async def option(self, name: str) -> str:
-        assert name == "cluster.min-free-disk"
-        return "10%"
+        return {"cluster.min-free-disk": "10%", LOOKUP_OPTION: self.volume.lookups}[name]
 
     async def progress(self, task: VolumeTask) -> TaskProgress | None:
         seen = self.volume.seen()
@@ -103,6 +103,7 @@ class Glusterd:
 
     async def start(self, bricks: Sequence[str]) -> str:
         assert tuple(bricks) == (LEAVING,)
+        assert self.volume.lookups == "off"
         self.volume.start()
         assert self.volume.task is not None
         return self.volume.task.id
@@ -116,6 +117,7 @@ class Glusterd:
     async def commit(self, bricks: Sequence[str]) -> None:
         if self.before_commit is not None:
             self.before_commit()
+        assert self.volume.lookups == "off"
         self.volume.commit()
 
     async def fix_layout(self) -> str:
@@ -126,6 +128,9 @@ class Glusterd:
         return self.volume.layout_id
 
     async def set_option(self, name: str, value: str | None) -> None:
+        if name == LOOKUP_OPTION:
+            self.volume.lookups = str(value)
+            return
         if value is not None and value == self.dies_of:
             raise Killed
         if value is None:
