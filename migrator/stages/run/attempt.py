@@ -96,7 +96,11 @@ class Attempt:
             tree=chunk.tree,
             paths=by_stream,
             capabilities=under_way.capabilities,
-            bwlimit_bytes_per_s=_share(request.bwlimit_bytes_per_s, routes.streams),
+            bwlimit_bytes_per_s=(
+                _share(request.bwlimit_bytes_per_s, routes.streams)
+                if under_way.governor is None
+                else under_way.governor.share_of(chunk.id)
+            ),
             # What is listed after the seed is known to differ, and its size and times may be the same all the same.
             recopy=self._again or under_way.kind is not PassKind.SEED,
             brick=way.brick,

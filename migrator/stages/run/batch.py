@@ -69,6 +69,8 @@ class BatchRun:
             batch=self.batch,
             left_alone=self.left_alone,
         )
+        if not self._is_seeded:
+            await self._until_open()
         return await self.hooking.around_pass(
             self.batch, PassKind.SEED, partial(_guarded, seed.run), idle=self._is_seeded
         )
@@ -111,6 +113,7 @@ class BatchRun:
         """One pass over these trees of the batch. One that did not go over all of it predicts no freeze: then another one
         follows where anything had changed, or where the next one has all trees together again.
         """
+        await self._until_open()
         number = pass_number(self._records, self._plan, part, PassKind.DELTA)
         work = partial(_guarded, self._pass_over(part, deltas).run)
         summary = await self.hooking.around_pass(part, PassKind.DELTA, work, idle=False, number=number)
@@ -124,6 +127,11 @@ class BatchRun:
         changed = told.changes is not None and not told.changes.nothing
         go_on = decision.go_on if decision is not None else changed or part is not self.batch
         return _together(so_far, summary, told), go_on
+
+    async def _until_open(self) -> None:
+        """A pass reads and moves things before its first chunk: it is not begun while nothing may be."""
+        if self._invocation.governor is not None:
+            await self._invocation.governor.until_open()
 
     def _pass_over(self, part: Batch, deltas: Deltas) -> DeltaPass:
         return DeltaPass(invocation=self._invocation, plan=self._plan, site=self._site, batch=part, deltas=deltas)

@@ -11,6 +11,7 @@ from migrator.domain.transfer import ChunkRecord
 from migrator.ports.clock import Clock
 from migrator.ports.lanes import Lane
 from migrator.ports.ledger import PassRecords
+from migrator.stages.run.governor import Governor
 from migrator.stages.run.routes import Routes
 
 _AHEAD = 64
@@ -33,8 +34,10 @@ class ChunkQueue:
         routes: Routes,
         *,
         but_trees: Collection[bytes] = (),
+        governor: Governor | None = None,
     ) -> None:
         self._passes = passes
+        self._governor = governor
         self._clock = clock
         self._pass_id = pass_id
         self._kinds = tuple(kinds)
@@ -58,6 +61,8 @@ class ChunkQueue:
         while not self.finished.is_set():
             if (chunk := self._next(lane)) is not None:
                 self._taken[chunk.id] = chunk.brick
+                if self._governor is not None:
+                    self._governor.begin(chunk.id, lane.host, streams=self._routes.streams)
                 return chunk
             if not self._taken and not self._delayed and self._nothing_waits():
                 self.finished.set()
@@ -70,12 +75,12 @@ class ChunkQueue:
 
     def confirm(self, chunk: ChunkRecord) -> None:
         """The stream over a chunk has ended; nobody waits for its confirmation but whoever needs it confirmed."""
-        self._taken.pop(chunk.id, None)
+        self._end(chunk)
         self.wake()
 
     def give_back(self, chunk: ChunkRecord, delay_s: float | None = None) -> None:
         """A chunk that was taken is done, split or failed; or waits again, for so long (`delay_s`)."""
-        self._taken.pop(chunk.id, None)
+        self._end(chunk)
         self._exhausted.clear()
         if delay_s:
             self._delayed.append((self._clock.monotonic_s() + delay_s, chunk.id, chunk))
@@ -90,7 +95,14 @@ class ChunkQueue:
         self._changed.set()
         self._changed = asyncio.Event()
 
+    def _end(self, chunk: ChunkRecord) -> None:
+        self._taken.pop(chunk.id, None)
+        if self._governor is not None:
+            self._governor.end(chunk.id)
+
     def _next(self, lane: Lane) -> ChunkRecord | None:
+        if self._governor is not None and not self._governor.may_begin(lane.host, streams=self._routes.streams):
+            return None
         eligible = self._routes.eligible(lane, self._bricks)
         now_s = self._clock.monotonic_s()
         due = [waiting for waiting in self._delayed if waiting[0] <= now_s and waiting[2].brick in eligible]

@@ -27,6 +27,7 @@ from migrator.ports.run_files import RunDirectory
 from migrator.ports.storage_targets import StorageTargets
 from migrator.ports.streams import Executor
 from migrator.stages.run.confirmations import Confirmations
+from migrator.stages.run.governor import Governor
 from migrator.stages.run.shared_call import SharedCall
 from migrator.stages.run.storage_watch import StorageWatch
 
@@ -63,12 +64,13 @@ class World:
 
 @dataclass(slots=True, kw_only=True)
 class Invocation:
-    """One run in the ledger, with its directory."""
+    """One run in the ledger, with its directory. `governor` None: all streams may be at work at any time."""
 
     world: World
     request: RunRequest
     run_id: int
     directory: RunDirectory
+    governor: Governor | None = None
 
     def say(self, kind: EventKind, severity: Severity, subject: str, message: str) -> None:
         """An event: into the ledger, onto the screen, and into the log."""
@@ -152,6 +154,11 @@ class PassUnderWay:
     def request(self) -> RunRequest:
         """What was asked."""
         return self.invocation.request
+
+    @property
+    def governor(self) -> Governor | None:
+        """Who says which streams may begin: nobody while a user is frozen, who waits for the pass to end."""
+        return None if self.kind is PassKind.FINAL else self.invocation.governor
 
     def sync_of(self, executor: Executor) -> SharedCall[None]:
         """The shared sync of the host where an executor runs its streams."""

@@ -54,6 +54,8 @@ async def run_driver_step(under_way: PassUnderWay, driving: Driving) -> DriverRe
             if chunk.tree in under_way.left_alone:
                 continue
             if chunk.state is ChunkState.PENDING and under_way.stop_found is None:
+                if under_way.governor is not None:
+                    await under_way.governor.until_open()
                 await step.drive(chunk, meter)
     finally:
         await cancel_and_wait(watching)
@@ -150,6 +152,7 @@ class _Step:
     async def _begin(self, chunk: ChunkRecord) -> _Run | None:
         """Intent before the act; None where the driver cannot take the tree, or its directory cannot be had."""
         driving, request, states = self._driving, self._pass.request, self._driving.states
+        decision = None if self._pass.governor is None else self._pass.governor.decision
         try:
             directory = states.directory(chunk.pass_id, chunk.number)
             noted = states.read_boot(chunk.pass_id, chunk.number)
@@ -161,11 +164,11 @@ class _Step:
                 await self._clear_leftovers(chunk)
             work = DriverWork(
                 size_bytes=chunk.size_bytes,
-                jobs=request.jobs,
+                jobs=request.jobs if decision is None else max(decision.hosts.get(driving.executor.host, 0), 1),
                 part_files=driving.part_files,
                 part_bytes=driving.part_bytes,
                 capabilities=self._pass.capabilities,
-                bwlimit_bytes_per_s=request.bwlimit_bytes_per_s,
+                bwlimit_bytes_per_s=request.bwlimit_bytes_per_s if decision is None else decision.bwlimit_bytes_per_s,
                 recopy=request.recopy or noted not in (None, driving.executor.boot_id),
             )
             token = self._world.tokens()

@@ -5,6 +5,7 @@ end, one that is raised at once.
 """
 
 import asyncio
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -22,18 +23,26 @@ from migrator.decide.governor import (
     settings_now,
 )
 from migrator.decide.windows import LocalTime, opening, opens_at
+from migrator.domain.errors import MigratorError
 from migrator.domain.governing import Bound, Controls, Gate, GovernorRecord, Limits, StreamsBy
 from migrator.domain.plan import TransferCost
 from migrator.domain.probe import ProbeSide
 from migrator.domain.transfer import StreamCounters
+from migrator.domain.units import DAY_S
 from migrator.domain.windows import Window
 from migrator.ports.clock import Clock
 from migrator.ports.governing import ControlRecords, GovernorRecords, Loads
 from migrator.ports.probing import ProbeRecords
 
+LOG = logging.getLogger("migrator.governor")
+
 LOOK_EVERY_S = 2.0
 LOADS_EVERY_S = 30.0
 _HALF = 0.5
+_BYTES_OF_A_FILE = 1_000_000
+"""While nothing was measured: a file costs about what so many bytes do."""
+_FURTHEST_S = 8 * DAY_S
+_FELT = frozenset({Bound.LATENCY, Bound.LOAD})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +83,7 @@ class Governor:
     _until_s: float | None = None
     _grants: dict[int, tuple[str, int | None]] = field(default_factory=dict)
     _watchers: list[Callable[[], None]] = field(default_factory=list)
+    _flowing: Mapping[str, int] = field(default_factory=dict)
     _probed_s: float = 0.0
     _loads_s: float | None = None
 
@@ -105,8 +115,12 @@ class Governor:
         """Follow what changes, until cancelled."""
         while True:
             await self.clock.sleep(LOOK_EVERY_S)
-            await self._read_loads()
-            self.look()
+            try:
+                await self._read_loads()
+                self.look()
+            except MigratorError as error:
+                # A ledger that is locked for long: what holds goes on to hold.
+                LOG.warning("the governor could not look: %s", error.message)
 
     def look(self) -> None:
         """Read what people have set, and new probes, and decide anew."""
@@ -123,10 +137,13 @@ class Governor:
         self._decide()
 
     def flowed(self, moved: StreamCounters, interval_s: float) -> None:
-        """So much was moved by all streams; it counts where every host that has work has as many streams as it may have."""
-        at_work = self._at_work()
+        """So much was moved by all streams; it counts where every host that has work had as many streams as it may have, from
+        its beginning to its end.
+        """
+        at_work, before = self._at_work(), self._flowing
+        self._flowing = at_work
         allowed = self._decision.hosts
-        if not at_work or any(count != allowed.get(host, 0) for host, count in at_work.items()):
+        if at_work != before or any(count != allowed.get(host, 0) for host, count in at_work.items()) or not at_work:
             return
         cost = self.governing.cost
         work = (
@@ -233,7 +250,7 @@ class Governor:
         """When it opens; looked for once, and again when the clock was set."""
         if self._decision.gate is not Gate.OUTSIDE_WINDOWS:
             self._until_s = None
-        elif self._until_s is None or not self._until_s - _WEEK_S <= now_s < self._until_s:
+        elif self._until_s is None or not self._until_s - _FURTHEST_S <= now_s < self._until_s:
             self._until_s = opens_at(self.governing.windows, now_s, self.governing.local_time)
         return self._until_s
 
@@ -250,9 +267,3 @@ class Governor:
     def _window_words(self, until_s: float | None) -> str:
         return "a window begins" if until_s is None else self.governing.in_words(until_s)
 
-
-_BYTES_OF_A_FILE = 1_000_000
-"""While nothing was measured: a file costs about what so many bytes do."""
-
-_WEEK_S = 8 * 86400.0
-_FELT = {Bound.LATENCY, Bound.LOAD}

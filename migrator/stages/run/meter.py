@@ -116,7 +116,10 @@ class Meter:
                 self._storage.begin()
             self.show(now_s)
             if now_s - self._sampled_s >= request.sample_interval_s:
+                before_s, before = self._sampled_s, self._sampled
                 self.sample(now_s)
+                if (governor := self._pass.governor) is not None:
+                    governor.flowed(_minus(self._sampled, before), now_s - before_s)
 
     def sample(self, now_s: float) -> None:
         """Write the throughput since the sample before into the ledger: of all streams, and of each."""

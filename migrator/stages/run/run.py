@@ -29,10 +29,12 @@ from migrator.stages.run.batch import BatchRun
 from migrator.stages.run.capacity_watch import capacity_watch
 from migrator.stages.run.context import LOG, Invocation, World
 from migrator.stages.run.delta import Deltas
+from migrator.stages.run.governor import Governing, Governor
 from migrator.stages.run.guards import find_problems, read_plan, site_problems
 from migrator.stages.run.hook_looks import preview_hooks
 from migrator.stages.run.hooking import Hooking
 from migrator.stages.run.left_alone import BatchRefused, Chosen, choose_trees, problem_of_part, require_part
+from migrator.stages.run.meter import cancel_and_wait
 from migrator.stages.run.preview import Remaining, remaining, remaining_of
 from migrator.stages.run.recovery import recover
 from migrator.stages.run.run_words import run_words
@@ -63,12 +65,13 @@ async def run_batches(
     deltas: Deltas | None = None,
     storage: StorageTargets | None = None,
     probes: ProbeWorld | None = None,
+    governing: Governing | None = None,
 ) -> RunSummary:
     """Copy batches, one after the other, from wherever each of them is. The same call goes on after any crash.
 
     `tokens` gives a random token for every attempt and every call of a hook; without `hooks` none is called, and
     without `deltas` there are seed passes only; `storage` None: the target has no storage targets to ask; `probes` None: nobody
-    probes meanwhile. Cancelling the task stops cleanly: every stream is ended first, then Interrupted is raised; being cancelled again meanwhile
+    probes meanwhile; `governing` None: all streams are at work at any time. Cancelling the task stops cleanly: every stream is ended first, then Interrupted is raised; being cancelled again meanwhile
     changes nothing.
 
     Raises UsageError (no such batch), Refused (a guard, with every reason), LockHeld, RunStopped (the pool stopped: a
@@ -105,7 +108,7 @@ async def run_batches(
         hooking = Hooking(invocation=invocation, hooks=hooks, plan=plan, site=site)
         exit_code = ExitCode.FAILED
         try:
-            async with heartbeat(invocation), capacity_watch(world), probing(probes):
+            async with heartbeat(invocation), capacity_watch(world), probing(probes), governed(invocation, governing):
                 summary = await _copy(
                     hooking,
                     batches,
@@ -237,6 +240,35 @@ async def _preview(
             )
         )
     return RunSummary(run_id=None, directory=None, dry_run=True, batches=tuple(found))
+
+
+@asynccontextmanager
+async def governed(invocation: Invocation, governing: Governing | None) -> AsyncIterator[None]:
+    """Let a governor say which streams may be at work, until the end of the block."""
+    if governing is None:
+        yield
+        return
+    world, request = invocation.world, invocation.request
+
+    def say(warning: bool, message: str) -> None:  # noqa: FBT001 - a callback of the governor's
+        severity = Severity.WARNING if warning else Severity.INFO
+        invocation.say(EventKind.STREAMS_SET, severity, "governor", message)
+
+    governor = Governor(
+        governing=replace(
+            governing, limits=replace(governing.limits, bwlimit_bytes_per_s=request.bwlimit_bytes_per_s)
+        ),
+        hosts={lane.host: lane.jobs for lane in world.lanes.all},
+        run_id=invocation.run_id,
+        clock=world.clock,
+        say=say,
+    )
+    invocation.governor = governor
+    task = asyncio.create_task(governor.watch())
+    try:
+        yield
+    finally:
+        await cancel_and_wait(task)
 
 
 @asynccontextmanager

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 
+from migrator.decide.chunk_time import LONGEST_S, expected_s
 from migrator.decide.engine_choice import choose_engine
 from migrator.decide.retry import delay_s
-from migrator.decide.splitting import set_apart
+from migrator.decide.splitting import divisible, halves, set_apart
 from migrator.domain.entry import Entry, EntryType
 from migrator.domain.errors import MigratorError, Refused, ToolFailed
 from migrator.domain.paths import show
@@ -93,6 +94,11 @@ class Worker:
             parts = ((rest, chunk.brick), (apart, chunk.brick))
             self._settle.divide(chunk, attempt_id, AttemptState.INTERRUPTED, None, parts, problems=known)
             return None
+        if self._is_too_long(chunk, paths):
+            attempt_id = self._settle.intend_without_stream(chunk)
+            parts = [(half, chunk.brick) for half in halves(paths)]
+            self._settle.divide(chunk, attempt_id, AttemptState.INTERRUPTED, None, parts)
+            return None
         from_brick = not self._lane.reads_mount
         if from_brick and not await self._routes.quiet_before():
             self._queue.wake()
@@ -144,6 +150,14 @@ class Worker:
         confirmation = partial(self._confirm, chunk, paths, attempt, result, finds)
         await self._pass.confirmations.begin(confirmation, abandoned)
         return _LATER
+
+    def _is_too_long(self, chunk: ChunkRecord, paths: Sequence[ListedPath]) -> bool:
+        """Whether a limit that is changed would not hold for it in time, and it can be divided."""
+        governor = self._pass.governor
+        if governor is None or chunk.kind is not ChunkKind.FILES or not divisible(paths):
+            return False
+        share = governor.share_of(chunk.id)
+        return expected_s(chunk.files, chunk.size_bytes, cost=governor.governing.cost, bwlimit_bytes_per_s=share) > LONGEST_S
 
     async def _confirm(
         self, chunk: ChunkRecord, paths: Sequence[ListedPath], attempt: Attempt, result: Result, finds: int
