@@ -266,4 +266,3 @@ class Governor:
 
     def _window_words(self, until_s: float | None) -> str:
         return "a window begins" if until_s is None else self.governing.in_words(until_s)
-

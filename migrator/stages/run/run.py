@@ -250,14 +250,12 @@ async def governed(invocation: Invocation, governing: Governing | None) -> Async
         return
     world, request = invocation.world, invocation.request
 
-    def say(warning: bool, message: str) -> None:  # noqa: FBT001 - a callback of the governor's
+    def say(warning: bool, message: str) -> None:
         severity = Severity.WARNING if warning else Severity.INFO
         invocation.say(EventKind.STREAMS_SET, severity, "governor", message)
 
     governor = Governor(
-        governing=replace(
-            governing, limits=replace(governing.limits, bwlimit_bytes_per_s=request.bwlimit_bytes_per_s)
-        ),
+        governing=replace(governing, limits=replace(governing.limits, bwlimit_bytes_per_s=request.bwlimit_bytes_per_s)),
         hosts={lane.host: lane.jobs for lane in world.lanes.all},
         run_id=invocation.run_id,
         clock=world.clock,

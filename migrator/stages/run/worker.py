@@ -86,18 +86,7 @@ class Worker:
         paths = tuple(self._world.chunk_lists.paths(chunk.list_path or self._pass.chunk_list, chunk.number))
         if not await self._tree_is_there(chunk):
             return None
-        io_errors = self._pass.known_io_errors
-        known = tuple(io_errors[one.path] for one in paths if one.path in io_errors) if io_errors else ()
-        rest, apart = set_apart(paths, {problem.path for problem in known})
-        if rest and apart:
-            attempt_id = self._settle.intend_without_stream(chunk)
-            parts = ((rest, chunk.brick), (apart, chunk.brick))
-            self._settle.divide(chunk, attempt_id, AttemptState.INTERRUPTED, None, parts, problems=known)
-            return None
-        if self._is_too_long(chunk, paths):
-            attempt_id = self._settle.intend_without_stream(chunk)
-            parts = [(half, chunk.brick) for half in halves(paths)]
-            self._settle.divide(chunk, attempt_id, AttemptState.INTERRUPTED, None, parts)
+        if self._divided(chunk, paths):
             return None
         from_brick = not self._lane.reads_mount
         if from_brick and not await self._routes.quiet_before():
@@ -151,13 +140,32 @@ class Worker:
         await self._pass.confirmations.begin(confirmation, abandoned)
         return _LATER
 
+    def _divided(self, chunk: ChunkRecord, paths: Sequence[ListedPath]) -> bool:
+        """Divide a chunk that is not to be copied as it is: what an earlier run could not read is set apart, and what would
+        take too long is halved.
+        """
+        io_errors = self._pass.known_io_errors
+        known = tuple(io_errors[one.path] for one in paths if one.path in io_errors) if io_errors else ()
+        parts = set_apart(paths, {problem.path for problem in known})
+        if not all(parts):
+            if not self._is_too_long(chunk, paths):
+                return False
+            known, parts = (), halves(paths)
+        attempt_id = self._settle.intend_without_stream(chunk)
+        with_brick = [(part, chunk.brick) for part in parts]
+        self._settle.divide(chunk, attempt_id, AttemptState.INTERRUPTED, None, with_brick, problems=known)
+        return True
+
     def _is_too_long(self, chunk: ChunkRecord, paths: Sequence[ListedPath]) -> bool:
         """Whether a limit that is changed would not hold for it in time, and it can be divided."""
         governor = self._pass.governor
         if governor is None or chunk.kind is not ChunkKind.FILES or not divisible(paths):
             return False
         share = governor.share_of(chunk.id)
-        return expected_s(chunk.files, chunk.size_bytes, cost=governor.governing.cost, bwlimit_bytes_per_s=share) > LONGEST_S
+        return (
+            expected_s(chunk.files, chunk.size_bytes, cost=governor.governing.cost, bwlimit_bytes_per_s=share)
+            > LONGEST_S
+        )
 
     async def _confirm(
         self, chunk: ChunkRecord, paths: Sequence[ListedPath], attempt: Attempt, result: Result, finds: int
