@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from enum import IntEnum
 
 from rich.cells import cell_len, get_character_cell_size
 
@@ -45,15 +46,31 @@ class Field:
     drop: int = 0
 
 
+class Rank(IntEnum):
+    """Who gets lines first in a small window."""
+
+    RUN = 0
+    COPIED = 1
+    RATE = 2
+    LEFT = 3
+    WAITS = 4
+    STREAMS = 5
+    BRICKS = 6
+    BATCHES = 7
+    USERS = 8
+    VERIFIED = 9
+    PROBES = 10
+    EVENTS = 11
+    RESTING_BRICKS = 12
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """Some lines under one name. In a small window it gets `least` of them, and is left out after those of a lower
-    `rank`, which get further lines first.
-    """
+    """Some lines under one name. In a small window it gets `least` of them, after those of a lower `rank`."""
 
     label: str
     lines: tuple[Line, ...]
-    rank: int
+    rank: Rank
     least: int = 1
     style: str = ""
 
@@ -174,11 +191,9 @@ def _given(parts: Sequence[Part], height: int) -> dict[str, int]:
     left = height
     by_rank = sorted(parts, key=lambda part: part.rank)
     for part in by_rank:
-        least = min(part.least, len(part.lines))
-        if least <= left:
-            given[part.label] = least
-            left -= least
-    hungry = [part for part in by_rank if part.label in given]
+        given[part.label] = min(part.least, len(part.lines), left)
+        left -= given[part.label]
+    hungry = by_rank
     while left > 0 and hungry:
         hungry = [part for part in hungry if given[part.label] < len(part.lines)]
         for part in hungry[:left]:

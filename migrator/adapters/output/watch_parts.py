@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from migrator.adapters.output.chart import sparkline
 from migrator.adapters.output.progress_lines import event_line
-from migrator.adapters.output.watch_layout import Line, Part, Span, cells_of
+from migrator.adapters.output.watch_layout import Line, Part, Rank, Span, cells_of
 from migrator.adapters.output.wording import percent, when
 from migrator.domain.events import Severity
 from migrator.domain.report import RunFacts, RunLife, StatusFacts, Tally
@@ -23,7 +23,7 @@ def run_part(status: StatusFacts) -> Part:
     shown = runs_of_interest(status.runs)
     lines = tuple((Span(run_words(run, status.at_s), _LIFE_STYLES[run.life]),) for run in shown)
     return Part(
-        label="at work", lines=lines or ((Span("nothing, and nothing was yet"),),), rank=0, least=len(lines) or 1
+        label="at work", lines=lines or ((Span("nothing, and nothing was yet"),),), rank=Rank.RUN, least=len(lines) or 1
     )
 
 
@@ -55,13 +55,17 @@ def progress_parts(facts: WatchFacts, width: int) -> Iterator[Part]:
     """How far, how fast, until when."""
     status = facts.status
     if status.plan is None:
-        yield Part(label="copied", lines=((Span("there is no plan yet: nothing is counted as done or left"),),), rank=1)
+        yield Part(
+            label="copied",
+            lines=((Span("there is no plan yet: nothing is counted as done or left"),),),
+            rank=Rank.COPIED,
+        )
         return
     under_way = sum(one.done_bytes for one in facts.streams if one.pass_kind is PassKind.SEED)
-    yield Part(label="copied", lines=(_bar(status.overall, width, "cyan", under_way),), rank=1)
-    yield Part(label="verified", lines=(_bar(status.verified, width, "green"),), rank=2)
-    yield Part(label="rate", lines=(_rate(facts, width),), rank=1)
-    yield Part(label="left", lines=tuple(_left(status))[: None if width >= _ALL_ESTIMATES else 1], rank=1)
+    yield Part(label="copied", lines=(_bar(status.overall, width, "cyan", under_way),), rank=Rank.COPIED)
+    yield Part(label="verified", lines=(_bar(status.verified, width, "green"),), rank=Rank.VERIFIED)
+    yield Part(label="rate", lines=(_rate(facts, width),), rank=Rank.RATE)
+    yield Part(label="left", lines=tuple(_left(status))[: None if width >= _ALL_ESTIMATES else 1], rank=Rank.LEFT)
 
 
 def _bar(tally: Tally, width: int, style: str, under_way_bytes: int = 0) -> Line:
@@ -122,10 +126,10 @@ def waits_part(status: StatusFacts, width: int) -> Part:
         lines.append((*said, hint) if cells_of(said) + hint.cells <= width else said)
     if status.attention_total:
         lines.append((Span(f"{several(status.attention_total, 'file needs', 'files need')} attention", "yellow"),))
-    return Part(label="waits", lines=tuple(lines), rank=3, least=2, style="yellow")
+    return Part(label="waits", lines=tuple(lines), rank=Rank.WAITS, least=2, style="yellow")
 
 
 def events_part(status: StatusFacts) -> Part:
     """Warnings and errors, newest first."""
     lines = tuple((Span(event_line(event), _SEVERITY_STYLES[event.severity]),) for event in status.events)
-    return Part(label="events", lines=lines, rank=7)
+    return Part(label="events", lines=lines, rank=Rank.EVENTS)

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import chain
 
-from migrator.adapters.output.watch_layout import Field, Line, Part, Span, grid
+from migrator.adapters.output.watch_layout import Field, Line, Part, Rank, Span, grid
 from migrator.adapters.output.wording import percent, verified_words
 from migrator.domain.addition import AdditionState
 from migrator.domain.addition_standing import AdditionStanding
@@ -57,7 +57,7 @@ def streams_part(facts: WatchFacts, width: int) -> Part:
         for one in at_work
     ]
     label = f"streams {len(rows)}" if len(rows) < 100 else "streams"
-    return Part(label=label, lines=grid(fields, rows, width), rank=4, least=2)
+    return Part(label=label, lines=grid(fields, rows, width), rank=Rank.STREAMS, least=2)
 
 
 def _pass_words(one: StreamAtWork) -> str:
@@ -101,7 +101,7 @@ def drains_part(status: StatusFacts, width: int) -> Part:
     under_way = any(one.state not in _DRAIN_RESTS for one in drains) or any(
         one.state not in _ADDITION_RESTS for one in additions
     )
-    return Part(label="bricks", lines=grid(fields, rows, width), rank=5 if under_way else 8)
+    return Part(label="bricks", lines=grid(fields, rows, width), rank=Rank.BRICKS if under_way else Rank.RESTING_BRICKS)
 
 
 def _bricks(names: Sequence[str]) -> str:
@@ -142,7 +142,7 @@ def probes_part(status: StatusFacts, width: int) -> Part:
     """What small operations take on either side."""
     fields = (Field(), Field(), Field(drop=3), Field(drop=2), Field(), Field(), Field(), Field(drop=1))
     rows = [_probe_row(one, status.at_s) for one in status.probes]
-    return Part(label="probes", lines=grid(fields, rows, width), rank=6, least=2)
+    return Part(label="probes", lines=grid(fields, rows, width), rank=Rank.PROBES, least=2)
 
 
 def _probe_row(one: Probe, now_s: float) -> tuple[Span, ...]:
@@ -183,7 +183,7 @@ def batches_part(status: StatusFacts, width: int) -> Part:
     )
     rows = [_batch_row(one) for one in sorted(status.batches, key=_batch_order)]
     lines = (_counted(one.state.value for one in status.batches),) if rows else ()
-    return Part(label="batches", lines=(*lines, *grid(fields, rows, width)), rank=2)
+    return Part(label="batches", lines=(*lines, *grid(fields, rows, width)), rank=Rank.BATCHES)
 
 
 def _batch_order(one: BatchFacts) -> tuple[int, int]:
@@ -222,7 +222,7 @@ def users_part(status: StatusFacts, width: int) -> Part:
         lines = (
             (*(lines[0] if lines else ()), Span("; cut over: "), *_counted(one.state.value for one in status.cutovers)),
         )
-    return Part(label="users", lines=(*lines, *grid(fields, rows, width)), rank=2)
+    return Part(label="users", lines=(*lines, *grid(fields, rows, width)), rank=Rank.USERS)
 
 
 def _cutover_row(one: CutoverFacts, now_s: float) -> tuple[Span, ...]:
