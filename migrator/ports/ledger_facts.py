@@ -18,6 +18,7 @@ from migrator.domain.report import (
 from migrator.ports.benchmarks import BenchmarkRecords
 from migrator.ports.ledger import Ledger, RunRecord
 from migrator.ports.report_sums import ReportSums
+from migrator.ports.speed_ups import SpeedUpRecords
 
 
 class LedgerFacts(Protocol):
@@ -68,3 +69,6 @@ class ReadableLedger(Ledger, Protocol):
 
     @property
     def report_sums(self) -> ReportSums: ...
+
+    @property
+    def speed_ups(self) -> SpeedUpRecords: ...

@@ -28,6 +28,7 @@ from migrator.adapters.ledger.retirements import SqliteRetirements
 from migrator.adapters.ledger.revision import newer_version, revision_of
 from migrator.adapters.ledger.samples import SqliteSamples
 from migrator.adapters.ledger.scans import SqliteScans
+from migrator.adapters.ledger.speed_ups import SqliteSpeedUps
 from migrator.adapters.ledger.target_backups import SqliteTargetBackups
 from migrator.adapters.ledger.trees import SqliteTrees
 from migrator.adapters.ledger.verifications import SqliteVerifications
@@ -35,6 +36,7 @@ from migrator.domain.errors import UsageError
 
 if TYPE_CHECKING:
     from migrator.adapters.ledger.facts import SqliteFacts
+    from migrator.adapters.ledger.metric_sums import SqliteMetricSums
     from migrator.adapters.ledger.report_sums import SqliteReportSums
     from migrator.adapters.ledger.watching import SqliteWatching
 
@@ -70,6 +72,7 @@ class SqliteLedger:
         self.releases = SqliteReleases(database)
         self.target_backups = SqliteTargetBackups(database)
         self.benchmarks = SqliteBenchmarks(database)
+        self.speed_ups = SqliteSpeedUps(database)
 
     def __enter__(self) -> Self:
         return self
@@ -102,6 +105,13 @@ class SqliteLedger:
         from migrator.adapters.ledger.watching import SqliteWatching  # noqa: PLC0415
 
         return SqliteWatching(self._database)
+
+    @cached_property
+    def metric_sums(self) -> "SqliteMetricSums":
+        """The sums that only metrics ask for, as late as `facts`."""
+        from migrator.adapters.ledger.metric_sums import SqliteMetricSums  # noqa: PLC0415
+
+        return SqliteMetricSums(self._database)
 
     def close(self) -> None:
         """Release the file. May be called again."""

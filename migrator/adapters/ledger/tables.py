@@ -250,6 +250,7 @@ attempts = Table(
     # Sums over attempts (what is done when, what a file costs) come from this index: the rows are long, with argv and
     # the end of standard error.
     Index("ix_attempts_results", "state", "chunk_id", "started_at_s", "finished_at_s", "files", "size_bytes"),
+    Index("ix_attempts_hosts", "host", "engine", "state", "files", "size_bytes"),
 )
 
 attention = Table(
@@ -686,5 +687,22 @@ benchmark_measurements = Table(
     _required("value", Float),
     _required("unit", PlainText),
     _required("document", PlainText),
+    sqlite_with_rowid=False,
+)
+
+# `cold` is null where nothing is read; `amount` are lines or bytes.
+tree_measurements = Table(
+    "tree_measurements",
+    metadata,
+    Column("cutover_id", Integer, ForeignKey("cutovers.id"), primary_key=True),
+    Column("side", PlainText, primary_key=True),
+    Column("run", Integer, primary_key=True),
+    Column("test", PlainText, primary_key=True),
+    _required("at_s", Float),
+    _required("seconds", Float),
+    _required("amount", Integer),
+    _required("complete", Integer),
+    Column("cold", Integer),
+    _required("failure", PlainText),
     sqlite_with_rowid=False,
 )

@@ -308,6 +308,12 @@ def upgrade() -> None:
         sa.UniqueConstraint("token", name=op.f("uq_attempts_token")),
     )
     op.create_index(
+        "ix_attempts_hosts",
+        "attempts",
+        ["host", "engine", "state", "files", "size_bytes"],
+        unique=False,
+    )
+    op.create_index(
         "ix_attempts_results",
         "attempts",
         ["state", "chunk_id", "started_at_s", "finished_at_s", "files", "size_bytes"],
@@ -642,5 +648,21 @@ def upgrade() -> None:
             ["benchmark_id"], ["benchmarks.id"], name=op.f("fk_benchmark_measurements_benchmark_id")
         ),
         sa.PrimaryKeyConstraint("benchmark_id", "place", "run", "step", name=op.f("pk_benchmark_measurements")),
+        sqlite_with_rowid=False,
+    )
+    op.create_table(
+        "tree_measurements",
+        sa.Column("cutover_id", sa.Integer(), nullable=False),
+        sa.Column("side", sa.Text(), nullable=False),
+        sa.Column("run", sa.Integer(), nullable=False),
+        sa.Column("test", sa.Text(), nullable=False),
+        sa.Column("at_s", sa.Float(), nullable=False),
+        sa.Column("seconds", sa.Float(), nullable=False),
+        sa.Column("amount", sa.Integer(), nullable=False),
+        sa.Column("complete", sa.Integer(), nullable=False),
+        sa.Column("cold", sa.Integer(), nullable=True),
+        sa.Column("failure", sa.Text(), nullable=False),
+        sa.ForeignKeyConstraint(["cutover_id"], ["cutovers.id"], name=op.f("fk_tree_measurements_cutover_id")),
+        sa.PrimaryKeyConstraint("cutover_id", "side", "run", "test", name=op.f("pk_tree_measurements")),
         sqlite_with_rowid=False,
     )
