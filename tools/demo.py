@@ -16,6 +16,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -81,26 +82,38 @@ def prepare(site: Path, lab: Path) -> None:
     print('demo: site.toml has [users] trees = ["home/*", "shared"] and [cutover] retain = "0s" now')
 
 
+def free_sources(site: Path, *users: str) -> None:
+    """Purge the sources of users who are moved, by the checksum of what a dry run showed."""
+    migrator(site, "purge", *users, "--dry-run")
+    migrator(site, "purge", *users, "--confirm", answer(site, "purge", *users, "--dry-run")["checksum"][:12])
+
+
+def give_bricks(site: Path, bricks: Sequence[str]) -> None:
+    """Clear bricks, one after the other, and give their disks to the target."""
+    migrator(site, "scan", "--via", "bricks")
+    for brick in bricks:
+        word = answer(site, "brick", "drain", "--dry-run", brick)["confirm"]
+        migrator(site, "brick", "drain", brick, "--confirm", word)
+        migrator(site, "brick", "add", str(Path(brick).parent), "--to", "target")
+
+
 def empty_the_source(site: Path, lab: Path) -> None:
-    """The second part: from users who are moved to a volume that is retired."""
+    """The second part: from the first users who are moved to a volume that is retired."""
+    listed = answer(site, "brick", "list")
+    bricks = [brick["name"] for brick in listed["bricks"]]
+    free_sources(site, "--user-batch", "1")
+    give_bricks(site, bricks[:2])
+    migrator(site, "cutover", "--all")
+    free_sources(site, "--all")
     notice = "home/NOTICE"
     print(
         f"\n$ mv {lab}/source/{notice} {lab}/target/{notice}    # it lies in no user tree: that is the admin's to move"
     )
     shutil.move(lab / "source" / notice, lab / "target" / notice)
-    migrator(site, "purge", "--all", "--dry-run")
-    migrator(site, "purge", "--all", "--confirm", answer(site, "purge", "--all", "--dry-run")["checksum"][:12])
-    migrator(site, "scan", "--via", "bricks")
-    bricks = [brick["name"] for brick in answer(site, "brick", "list")["bricks"]]
-    for brick in bricks[:-1]:
-        word = answer(site, "brick", "drain", "--dry-run", brick)["confirm"]
-        migrator(site, "brick", "drain", brick, "--confirm", word)
-        migrator(site, "brick", "add", str(Path(brick).parent), "--to", "target")
+    give_bricks(site, bricks[2:-1])
     migrator(site, "brick", "status")
-    migrator(site, "scan")
-    volume = answer(site, "brick", "list")["volume"]
-    migrator(site, "brick", "retire", "--confirm", volume)
-    print(f"\n$ df -h {lab}/target    # what was the source is the target's room")
+    migrator(site, "brick", "retire", "--confirm", listed["volume"])
+    print(f"\n$ df -h {lab}/target    # what was the source is the target's room", flush=True)
     subprocess.run(["df", "-h", str(lab / "target")], check=True)
 
 
@@ -145,7 +158,6 @@ def main() -> None:
             migrator(site, "cutover", "--user-batch", "1", "--dry-run")
             migrator(site, "cutover", "--user-batch", "1")
             migrator(site, "status")
-            migrator(site, "cutover", "--all")
             empty_the_source(site, options.dir)
             migrator(site, "status")
         report.mkdir(parents=True, exist_ok=True)
