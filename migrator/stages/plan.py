@@ -1,20 +1,15 @@
 """The plan of a migration: ranking, batches, chunk lists, surprises, forecast. Nothing on either file system changes."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 
 from migrator.config.site import Site
 from migrator.decide.batching import BatchLimits, LinkSpan, batch_trees, without_trees
 from migrator.decide.drain_copying import slower_in_drains
-from migrator.decide.engine_choice import copies_ranges
-from migrator.decide.forecast import choose_cost, copy_s, inodes_known, room_problems, still_needed, which_fit
-from migrator.decide.movable import settled_trees
+from migrator.decide.forecast import choose_cost, inodes_known
 from migrator.decide.ordering import emptying_curves
-from migrator.decide.packing import ChunkLimits, PackedChunk, pack
 from migrator.decide.ranking import rank
 from migrator.decide.schedule_words import schedule_problem
-from migrator.decide.site_guards import capacity_problems
 from migrator.decide.surprises import (
     finding_surprises,
     link_surprises,
@@ -35,7 +30,9 @@ from migrator.domain.units import format_size, several
 from migrator.ports.clock import Clock
 from migrator.ports.ledger import Ledger, SiteRecord
 from migrator.ports.plans import NewPlans
-from migrator.ports.usage import CatalogQueries, CatalogReader, ChunkListWriter, Usages, WrittenList
+from migrator.ports.usage import CatalogQueries, CatalogReader, ChunkListWriter, Usages
+from migrator.stages.plan_batches import BatchWriter
+from migrator.stages.plan_catalog import choose_catalog, moved_trees, require_usable
 from migrator.stages.plan_reaping import PlanReaping, reap_for_plan
 from migrator.stages.plan_schedule import Planned, PlanScheduling, schedule_for_plan
 
@@ -94,9 +91,9 @@ def make_plan(
     _require_inodes(capacity, site.target.inodes_free, request)
     name = _next_name(documents, ledger) if request.name is None else request.name
     documents.require_free(name)
-    with catalogs.open(_choose_catalog(request, ledger)) as queries:
-        _require_usable(queries.record, record)
-        moved = _moved(queries.record, ledger)
+    with catalogs.open(choose_catalog(request.catalog, ledger)) as queries:
+        require_usable(queries.record, record)
+        moved = moved_trees(queries.record, ledger)
         maker = _Maker(
             request=request,
             site=site,
@@ -131,60 +128,6 @@ def _require_inodes(capacity: Capacity, inodes_free: int | None, request: PlanRe
     )
 
 
-def _choose_catalog(request: PlanRequest, ledger: Ledger) -> str:
-    if request.catalog is not None:
-        return request.catalog
-    latest = ledger.scans.latest()
-    if latest is not None:
-        return latest.name
-    if ledger.scans.unfinished() is not None:
-        raise Refused(
-            "the only catalog is half written",
-            cause="its scan was interrupted or is still running",
-            hint="run `migrator scan`: it goes on where it was",
-        )
-    raise UsageError("there is no catalog to plan from", cause="nothing was scanned yet", hint="run `migrator scan`")
-
-
-def _require_usable(catalog: CatalogRecord, site: SiteRecord) -> None:
-    if catalog.finished_at_s is None:
-        raise Refused(
-            f"catalog {catalog.name!r} is half written",
-            cause="its scan was interrupted or is still running",
-            hint="run `migrator scan`: it goes on where it was",
-        )
-    if catalog.site_id != site.site_id:
-        raise Refused(
-            f"catalog {catalog.name!r} is of another site",
-            cause="the state directory was copied, or `init` was run anew",
-            hint="run `migrator scan`",
-        )
-    if catalog.scope:
-        raise Refused(
-            f"catalog {catalog.name!r} covers {several(len(catalog.scope), 'user tree')} and not the whole source",
-            cause="it was made by a delta pass, which scans the trees of its batch alone",
-            hint="leave --catalog out for the latest one of the whole source, or run `migrator scan`",
-        )
-    if not catalog.trees:
-        raise UsageError(
-            f"catalog {catalog.name!r} has no user tree",
-            cause="no directory matched [users] trees when it was scanned",
-            hint="correct [users] trees in site.toml and run `migrator scan` again",
-        )
-
-
-def _moved(catalog: CatalogRecord, ledger: Ledger) -> frozenset[bytes]:
-    """The trees of a catalog whose users work on the target. Raises UsageError where there are no others."""
-    paths = [tree.path for tree in catalog.trees]
-    moved = settled_trees({path: record for path in paths if (record := ledger.cutovers.latest(path)) is not None})
-    if moved.issuperset(paths):
-        raise UsageError(
-            "there is nothing left to plan: the users of all trees work on the target",
-            hint="see `migrator status`; after a rollback a tree can be planned again",
-        )
-    return moved
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Maker:
     """One planning, once it is known that it may go ahead."""
@@ -215,7 +158,8 @@ class _Maker:
         parts = batch_trees(ranking, spans, self._batch_limits())
         surprises = self._surprises(queries, usages, spans, parts, quotas)
         reap = self._reap(name, queries, ranking, cost)
-        batches, problems = self._write_batches(name, queries, lists, parts, cost)
+        writer = BatchWriter(site=self.site, capacity=self.capacity, arrived=self.arrived)
+        batches, problems = writer.write(name, queries, lists, parts, cost)
         schedule = self._schedule(queries, ledger, ranking=ranking, batches=batches, cost=cost, reap=reap)
         return Plan(
             name=name,
@@ -307,63 +251,6 @@ class _Maker:
             )
         )
 
-    def _write_batches(
-        self,
-        name: str,
-        queries: CatalogQueries,
-        lists: ChunkListWriter,
-        parts: Sequence[Sequence[TreeUsage]],
-        cost: TransferCost,
-    ) -> tuple[tuple[Batch, ...], tuple[str, ...]]:
-        transfer = self.site.transfer
-        limits = ChunkLimits(
-            max_bytes=transfer.chunk_size_bytes,
-            max_files=transfer.chunk_files,
-            range_size_bytes=transfer.range_size_bytes if copies_ranges(transfer.engine) else None,
-        )
-        packed = pack(
-            queries.listings([[usage.tree.path for usage in part] for part in parts]),
-            limits,
-            bricks=sorted(walk.brick for walk in queries.record.bricks),
-        )
-        written = [lists.write(name, number, chunks) for number, chunks in _by_batch(packed, batches=len(parts))]
-        needs = [
-            # The roots of the trees are in no chunk; each is a directory all the same.
-            _beyond(
-                Need(size_bytes=found.size_bytes, inodes=found.files + found.directories + len(part)),
-                part,
-                self.arrived,
-            )
-            for found, part in zip(written, parts, strict=True)
-        ]
-        fits, problems = self._room(needs)
-        batches = tuple(
-            _batch(number, part, found, cost, fits=fit)
-            for number, (part, found, fit) in enumerate(zip(parts, written, fits, strict=True), start=1)
-        )
-        return batches, problems
-
-    def _room(self, needs: Sequence[Need]) -> tuple[tuple[bool, ...], tuple[str, ...]]:
-        reserve_bytes = self.site.transfer.reserve_bytes
-        inodes_free = self.site.target.inodes_free
-        fits = which_fit(needs, self.capacity, inodes_free=inodes_free, reserve_bytes=reserve_bytes)
-        need_inodes = sum(need.inodes for need in needs)
-        unknown = not inodes_known(self.capacity, inodes_free)
-        lacks = capacity_problems(
-            self.capacity,
-            sum(need.size_bytes for need in needs),
-            need_inodes,
-            # Unknown inodes were accepted: they are a problem of their own below, and nothing that is lacking.
-            need_inodes if unknown else inodes_free,
-            reserve_bytes,
-        )
-        accepted = (
-            (f"whether the target can take {several(need_inodes, 'file')} was not checked, as asked for",)
-            if unknown
-            else ()
-        )
-        return fits, (*room_problems(needs, fits, lacks), *accepted)
-
     def _catalog_problems(self, catalog: CatalogRecord, ledger: Ledger) -> Iterator[str]:
         if not catalog.whole:
             reasons = "; ".join(catalog.reasons) or "no reason is recorded"
@@ -384,46 +271,6 @@ def _bytes_once(ranking: Sequence[TreeUsage], spans: Sequence[LinkSpan]) -> int:
     """Bytes of all trees, with link groups over several of them counted once."""
     again = sum(span.size_bytes * (len(span.trees - {None}) - 1) for span in spans)
     return sum(usage.size_bytes for usage in ranking) - again
-
-
-def _beyond(need: Need, part: Sequence[TreeUsage], arrived: Mapping[bytes, Need]) -> Need:
-    """What a batch takes beyond what earlier plans brought of its trees: that is replaced, not added to."""
-    by_tree = {
-        usage.tree.path: Need(size_bytes=usage.size_bytes, inodes=usage.files + usage.directories) for usage in part
-    }
-    every, left = still_needed(by_tree, {}), still_needed(by_tree, arrived)
-    return Need(
-        # What came with an earlier plan may be reaped now.
-        size_bytes=max(need.size_bytes - (every.size_bytes - left.size_bytes), 0),
-        inodes=max(need.inodes - (every.inodes - left.inodes), 0),
-    )
-
-
-def _by_batch(chunks: Iterable[PackedChunk], *, batches: int) -> Iterator[tuple[int, Iterable[PackedChunk]]]:
-    """The chunks of every batch, also of one that has none. Each must be consumed before the next."""
-    groups = groupby(chunks, key=lambda chunk: chunk.batch)
-    waiting = next(groups, None)
-    for number in range(1, batches + 1):
-        if waiting is not None and waiting[0] == number:
-            yield number, waiting[1]
-            waiting = next(groups, None)
-        else:
-            yield number, ()
-
-
-def _batch(number: int, part: Sequence[TreeUsage], found: WrittenList, cost: TransferCost, *, fits: bool) -> Batch:
-    return Batch(
-        number=number,
-        trees=tuple(usage.tree for usage in part),
-        size_bytes=found.size_bytes,
-        files=found.files,
-        directories=found.directories,
-        chunks=found.chunks,
-        chunk_list=found.chunk_list,
-        chunk_list_digest=found.digest,
-        forecast_s=copy_s(found.files + found.directories, found.size_bytes, cost),
-        fits=fits,
-    )
 
 
 def _told(problems: Sequence[str]) -> str:
