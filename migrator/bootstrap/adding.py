@@ -11,8 +11,8 @@ from migrator.adapters.filesystems.gluster import GlusterSource
 from migrator.adapters.filesystems.gluster_additions import GlusterAdditions
 from migrator.adapters.ledger.sqlite import SqliteLedger
 from migrator.bootstrap import Wiring, new_token
-from migrator.bootstrap.draining import local_time
 from migrator.bootstrap.hosts import reached
+from migrator.bootstrap.local_time import local_time
 from migrator.bootstrap.probing import probe_world
 from migrator.domain.addition import TargetRoom
 from migrator.domain.errors import ToolFailed, UsageError

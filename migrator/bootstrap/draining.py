@@ -1,6 +1,5 @@
 """What `brick drain` and `brick stop` are made of."""
 
-import time
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 
@@ -15,6 +14,7 @@ from migrator.adapters.ledger.sqlite import SqliteLedger
 from migrator.adapters.writers.descriptors import open_on_bricks
 from migrator.bootstrap import Wiring, new_token
 from migrator.bootstrap.hosts import reached
+from migrator.bootstrap.local_time import local_time
 from migrator.bootstrap.probing import probe_world
 from migrator.bootstrap.scanning import bricks
 from migrator.domain.brick import Brick
@@ -78,9 +78,3 @@ async def drain_world(
             leftovers=HostLeftovers(hosts),
             recovery=MountedVolumeRecovery(source.root),
         )
-
-
-def local_time(at_s: float) -> tuple[int, int]:
-    """Weekday (0 is Monday) and minute of the day on this machine."""
-    found = time.localtime(at_s)
-    return found.tm_wday, found.tm_hour * 60 + found.tm_min

@@ -1,6 +1,5 @@
 """`reap`: old and tiny files."""
 
-import getpass
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,9 +11,10 @@ from migrator import bootstrap
 from migrator.cli.context import open_site, run_to_end, verb
 from migrator.cli.invocation import Invocation
 from migrator.cli.options import chosen_batches, chosen_trees, plan_option
+from migrator.cli.person import who
 from migrator.cli.present import present
 from migrator.cli.reap_archive import archive_command, restore_command
-from migrator.domain.errors import ExitCode, UsageError
+from migrator.domain.errors import ExitCode
 from migrator.domain.reap import ReapReport, ReapRow, Released
 from migrator.domain.tree import UserTree
 from migrator.ports.ledger import Ledger
@@ -135,7 +135,7 @@ def release_command(
                 user=user,
                 paths=tuple(map(os.fsencode, paths)),
                 globs=tuple(map(os.fsencode, globs)),
-                by=_who(),
+                by=who(),
                 confirmed=confirm_loss,
             ),
             plan=plan,
@@ -155,16 +155,6 @@ def _trees_of_batches(
     plan, _ = wiring.plans(known.site_id if known else None).read(plan_name or latest_plan(ledger))
     chosen = chosen_batches(plan, numbers, every=False)
     return frozenset(tree.path for batch in plan.batches if batch.number in chosen for tree in batch.trees)
-
-
-def _who() -> str:
-    """Who gives the command, as far as that is known: root by sudo has another name before."""
-    try:
-        name = getpass.getuser()
-    except (OSError, KeyError) as error:
-        raise UsageError(f"who gives this command is not known: {error}", hint="set LOGNAME") from None
-    before = os.environ.get("SUDO_USER")
-    return f"{name} (sudo by {before})" if before else name
 
 
 def _report_document(report: ReapReport) -> "Document":

@@ -10,6 +10,7 @@ import click
 from migrator import bootstrap
 from migrator.adapters.output.progress import open_progress
 from migrator.bootstrap.deltas import deltas_of
+from migrator.bootstrap.governing import governing_of
 from migrator.bootstrap.hosts import reached
 from migrator.bootstrap.probing import probe_world
 from migrator.bootstrap.streams import brick_guard, driving, lanes_of
@@ -123,6 +124,7 @@ def run_command(
                         hooks=wiring.hooks(),
                         storage=wiring.storage_targets(),
                         probes=probe_world(wiring, ledger),
+                        governing=governing_of(wiring, ledger, hosts),
                         deltas=deltas_of(
                             wiring,
                             source,

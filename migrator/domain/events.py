@@ -66,6 +66,7 @@ class EventKind(StrEnum):
     RETIREMENT_HALTED = "retirement-halted"
     THROTTLE_SET = "throttle-set"
     STREAMS_SET = "streams-set"
+    LIMITS_SET = "limits-set"
     OPTION_SET = "option-set"
     BACKUP_TOLD = "backup-told"
     HOOK_CALLED = "hook-called"

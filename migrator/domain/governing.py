@@ -101,7 +101,11 @@ class GovernorRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GoverningFacts:
-    """For status: what people have set, and what the newest run was allowed (None: no run has been governed yet)."""
+    """What people have set, and what the newest run was allowed (None: no run has been governed yet); `at_work`: it is still
+    at work. `given` are the limits of site.toml, where they were asked for.
+    """
 
     controls: Controls = NO_CONTROLS
     governor: GovernorRecord | None = None
+    at_work: bool = False
+    given: Limits | None = None

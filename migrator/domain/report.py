@@ -13,6 +13,7 @@ from migrator.domain.cutover import CutoverState, PurgeSum
 from migrator.domain.drain_standing import DrainStanding
 from migrator.domain.events import Event
 from migrator.domain.forecast import CopyForecast
+from migrator.domain.governing import GoverningFacts
 from migrator.domain.incidents import Incident
 from migrator.domain.plan import Plan
 from migrator.domain.probe import Probe
@@ -322,7 +323,8 @@ class StatusFacts:
     `last_rate` that of the last minutes in which something was. `verified_content_bytes` are those of the verified
     bytes whose content was compared, not only their attributes. `cutovers` has the newest attempt of every tree, by
     whatever plan: a later plan leaves those out who work on the target. `probes` has the newest of each side. `drains` has the newest attempt of all bricks that
-    were drained, `additions` that of all that were added, and `retirement` is that at the source volume.
+    were drained, `additions` that of all that were added, and `retirement` is that at the source volume. `governing` is
+    what people have set, and how many streams the newest run may have.
     """
 
     at_s: float
@@ -348,6 +350,7 @@ class StatusFacts:
     drains: tuple[DrainStanding, ...] = ()
     additions: tuple[AdditionStanding, ...] = ()
     retirement: RetirementRecord | None = None
+    governing: GoverningFacts = field(default_factory=GoverningFacts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

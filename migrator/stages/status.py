@@ -8,6 +8,7 @@ from migrator.decide.addition_standing import addition_blockers
 from migrator.decide.blockers import blockers
 from migrator.decide.cutover_words import cutover_blockers, cutover_facts, newest_attempts
 from migrator.decide.drain_standing import drain_blockers
+from migrator.decide.governing_words import governing_blockers
 from migrator.decide.progress_facts import (
     add_up,
     batch_facts,
@@ -42,6 +43,7 @@ from migrator.domain.verification import VerificationRecord
 from migrator.ports.ledger import PassRecord, RunRecord
 from migrator.ports.ledger_facts import ReadableLedger
 from migrator.stages.brick_standings import read_bricks
+from migrator.stages.governing_facts import read_governing
 
 RATE_WINDOW_S = 5.0 * MINUTE_S
 """The throughput of `now` is that of the last minutes: single samples jump."""
@@ -93,6 +95,7 @@ def read_status(
     rate = _rate(ledger, now_s, newest) if copying else None
     last_rate = rate or _last_rate(ledger, runs)
     bricks = read_bricks(ledger)
+    governing = read_governing(ledger, now_s=now_s, is_gone=is_gone)
     name = None if site is None else site.name
     plan_facts = None if chosen is None else chosen[0]
     return StatusFacts(
@@ -123,6 +126,7 @@ def read_status(
         runs=runs,
         events=tuple(ledger.facts.incidents(events_limit)),
         blocked=(
+            *governing_blockers(governing),
             *cutover_blockers(
                 cutovers, at_work=any(run.life is RunLife.AT_WORK and run.verb in _CUTOVER_VERBS for run in runs)
             ),
@@ -143,6 +147,7 @@ def read_status(
         drains=bricks.drains,
         additions=bricks.additions,
         retirement=ledger.retirements.newest(),
+        governing=governing,
     )
 
 

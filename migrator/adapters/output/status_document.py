@@ -20,6 +20,7 @@ from migrator.adapters.output.document import (
     wide,
 )
 from migrator.adapters.output.drain_document import drain_table
+from migrator.adapters.output.governing_document import governing_blocks, is_told
 from migrator.adapters.output.probe_document import probe_table
 from migrator.adapters.output.retirement_document import retirement_facts
 from migrator.adapters.output.wording import NONE, percent, verified_words, when, yes
@@ -67,6 +68,8 @@ def _sections(status: StatusFacts, tree_rows: int | None) -> Iterator[Section]:
     if status.batches:
         yield Section(title="Batches", blocks=tuple(batch_blocks(status.batches)))
         yield Section(title="Users", blocks=(tree_table(status.trees, status.batches, limit=tree_rows),))
+    if is_told(status.governing):
+        yield Section(title="How many streams are at work", blocks=tuple(governing_blocks(status.governing)))
     if status.probes:
         yield Section(title="Latency of small operations", blocks=(probe_table(status.probes),))
     if status.drains:

@@ -46,7 +46,8 @@ class Guarding:
         failed_chunks, bad_files = self._failed(tree, batch)
         request = sight.request
         chosen = {one.path for trees in request.trees.values() for one in trees}
-        return cutover_problems(
+        paused = None if ledger.controls.now().hold is None else "the migration is paused: `migrator resume` lets it go on"
+        problems = cutover_problems(
             tree,
             plan=sight.plan.name,
             batch=batch,
@@ -66,6 +67,7 @@ class Guarding:
             freeze=await self._freeze(tree),
             lacking_archives=await self._lacking(tree),
         )
+        return problems if paused is None else (paused, *problems)
 
     def predicted_freeze_s(self, tree: UserTree, batch: int) -> float | None:
         """How long the user would be frozen now; None where no delta pass went over his tree. Blocking."""

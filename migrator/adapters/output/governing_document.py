@@ -1,0 +1,68 @@
+"""What the governor allows, and what people have set."""
+
+from collections.abc import Iterator
+
+from migrator.adapters.output.document import Block, Document, Section, clean, facts, paragraph, table, text
+from migrator.adapters.output.wording import NONE, when
+from migrator.domain.governing import Gate, GoverningFacts, GovernorRecord, Limits
+from migrator.domain.units import format_rate, several
+
+
+def governing_document(governing: GoverningFacts) -> Document:
+    """The answer to `tune`, `pause` and `resume`."""
+    blocks = (*governing_blocks(governing), *_limits(governing))
+    return Document(title="Limits", subtitle="", sections=(Section(title="What is in force", blocks=blocks),))
+
+
+def governing_blocks(governing: GoverningFacts) -> Iterator[Block]:
+    """What people have set, and what the run at work is allowed."""
+    hold, tuned, record = governing.controls.hold, governing.controls.tuned, governing.governor
+    if hold is not None:
+        why = f": {clean(hold.reason)}" if hold.reason else ""
+        yield paragraph(f"Paused by {clean(hold.by)} since {when(hold.since_s)}{why}. No chunk is begun.")
+    if record is not None and governing.at_work:
+        yield paragraph(_now(record))
+        if record.gate is Gate.OPEN and len(record.hosts) > 1:
+            yield facts([(clean(host), several(streams, "stream")) for host, streams in record.hosts])
+    if tuned is not None:
+        yield paragraph(f"Tuned by {clean(tuned.by)} since {when(tuned.since_s)}.")
+
+
+def is_told(governing: GoverningFacts) -> bool:
+    """Whether there is anything to say."""
+    return governing.at_work or governing.controls.hold is not None or governing.controls.tuned is not None
+
+
+def _now(record: GovernorRecord) -> str:
+    reason = clean(record.reason)
+    if record.gate is Gate.OUTSIDE_WINDOWS:
+        return f"No chunk is begun until {when(record.until_s)}: {reason}."
+    if record.gate is Gate.PAUSED:
+        return f"No chunk is begun: {reason}."
+    limit = record.bwlimit_bytes_per_s
+    together = "" if limit is None else f", {format_rate(limit)} together"
+    return f"{several(record.streams, 'stream')} of {record.most} may be at work{together}: {reason}."
+
+
+def _limits(governing: GoverningFacts) -> Iterator[Block]:
+    given = governing.given or Limits()
+    tuned = governing.controls.tuned.limits if governing.controls.tuned is not None else Limits()
+    rows = [
+        ("streams on each host", _number(given.jobs), _number(tuned.jobs)),
+        ("all streams together", _rate(given.bwlimit_bytes_per_s), _rate(tuned.bwlimit_bytes_per_s)),
+        ("latency of small operations", _milliseconds(given.max_latency_s), _milliseconds(tuned.max_latency_s)),
+        ("load of a host", _number(given.max_load), _number(tuned.max_load)),
+    ]
+    yield table("", [text("limit"), text("site.toml"), text("tuned")], rows)
+
+
+def _number(number: float | None) -> str:
+    return NONE if number is None else f"{number:g}"
+
+
+def _rate(bytes_per_s: int | None) -> str:
+    return NONE if bytes_per_s is None else format_rate(bytes_per_s)
+
+
+def _milliseconds(duration_s: float | None) -> str:
+    return NONE if duration_s is None else f"{1000.0 * duration_s:,.0f} ms"
