@@ -33,12 +33,12 @@ _LEAST_INTERVAL_S = 0.2
 @verb
 def status_command(invocation: Invocation, plan_name: str | None, watch: bool, interval_s: float) -> ExitCode:
     """How far the migration is, now; works beside a run."""
+    if watch and invocation.as_json:
+        raise UsageError(
+            "--watch excludes --json", hint="migrator status --json prints one document, as often as it is called"
+        )
     wiring = bootstrap.Wiring(open_site(invocation))
     if watch:
-        if invocation.as_json:
-            raise UsageError(
-                "--watch excludes --json", hint="migrator status --json prints one document, as often as called"
-            )
         return _watch(wiring, plan_name, interval_s)
     with wiring.ledger(read_only=True) as ledger:
         status = read_status(ledger, now_s=wiring.clock.now_s(), plan=plan_name, is_gone=bootstrap.process_is_gone)
