@@ -46,7 +46,9 @@ class Guarding:
         failed_chunks, bad_files = self._failed(tree, batch)
         request = sight.request
         chosen = {one.path for trees in request.trees.values() for one in trees}
-        paused = None if ledger.controls.now().hold is None else "the migration is paused: `migrator resume` lets it go on"
+        paused = (
+            None if ledger.controls.now().hold is None else "the migration is paused: `migrator resume` lets it go on"
+        )
         problems = cutover_problems(
             tree,
             plan=sight.plan.name,
