@@ -24,6 +24,7 @@ from migrator.adapters.output.run_files import DirectoryRunFiles
 from migrator.adapters.plans.chunk_lists import ChunkListFiles
 from migrator.adapters.plans.documents import PlanFiles
 from migrator.adapters.plans.move_lists import MoveListFiles
+from migrator.bootstrap.back_ledgers import back_directory, back_ledger
 from migrator.bootstrap.deltas import SCAN_WORKERS
 from migrator.bootstrap.scanning import user_map
 from migrator.bootstrap.streams import OWN_HOST, OneHost, Places, WayMaker
@@ -64,21 +65,6 @@ def carrying_back(
     much content is verified.
     """
     return CarryingBack(BackSites(wiring, own=own, known=known, progress=progress, policy=policy))
-
-
-def _directory_of(wiring: bootstrap.Wiring, record: CutoverRecord) -> Path:
-    return wiring.site.site.state_dir / "back" / record.own_name
-
-
-@contextmanager
-def back_ledger(wiring: bootstrap.Wiring, record: CutoverRecord) -> Iterator[Ledger | None]:
-    """The ledger of a cutover's rollback, to be read; None where none was made, or its making was interrupted."""
-    directory = _directory_of(wiring, record)
-    if not (directory / "made").exists():
-        yield None
-        return
-    with open_ledger(directory / "ledger.db", read_only=True) as ledger:
-        yield ledger
 
 
 class BackSites:
@@ -190,7 +176,7 @@ class BackSites:
         return source, TargetSide(wiring.target_root, known, tree=tree, hidden=ARCHIVE_DIRECTORY, other=real)
 
     def _directory(self, record: CutoverRecord) -> Path:
-        return _directory_of(self._wiring, record)
+        return back_directory(self._wiring, record)
 
     @contextmanager
     def _ledger(self, directory: Path) -> Iterator[SqliteLedger]:

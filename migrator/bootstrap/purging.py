@@ -17,7 +17,7 @@ from migrator.adapters.ledger.sqlite import SqliteLedger
 from migrator.adapters.writers.search import BrickWriters, LocalWriters
 from migrator.bootstrap import Wiring, new_token
 from migrator.bootstrap.archiving import proven_archives
-from migrator.bootstrap.carrying_back import back_ledger
+from migrator.bootstrap.back_ledgers import back_ledger
 from migrator.bootstrap.examining import link_place
 from migrator.bootstrap.hosts import reached
 from migrator.decide.switching import user_problem
@@ -30,7 +30,7 @@ from migrator.domain.tree import UserTree
 from migrator.domain.verification import VerificationRecord
 from migrator.ports.freezing import WriterSearch
 from migrator.ports.progress import Progress
-from migrator.stages.carry_back.back_site import PLAN
+from migrator.stages.carry_back.back_site import PLAN, newest_pass
 from migrator.stages.purge import PurgeWorld
 
 
@@ -102,10 +102,12 @@ def _skipped(wiring: Wiring, ledger: SqliteLedger) -> Callable[[CutoverRecord], 
     return look
 
 
-def _carried(wiring: Wiring) -> Callable[[CutoverRecord], VerificationRecord | None]:
-    def look(record: CutoverRecord) -> VerificationRecord | None:
+def _carried(wiring: Wiring) -> Callable[[CutoverRecord], Sequence[VerificationRecord] | None]:
+    def look(record: CutoverRecord) -> Sequence[VerificationRecord] | None:
         with back_ledger(wiring, record) as ledger:
-            return None if ledger is None else ledger.verifications.latest(PLAN, record.id)
+            if ledger is None or newest_pass(ledger, record) is None:
+                return None
+            return [one for one in ledger.verifications.of_plan(PLAN) if one.batch == record.id]
 
     return look
 

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import click
 
@@ -9,12 +10,15 @@ from migrator import bootstrap
 from migrator.adapters.output.progress import open_progress
 from migrator.adapters.output.record_document import verification_document
 from migrator.bootstrap.archiving import proven_archives
+from migrator.bootstrap.back_ledgers import carried_of
+from migrator.bootstrap.carrying_back import carrying_back
 from migrator.cli.context import open_site, run_to_end, verb
 from migrator.cli.invocation import Invocation
 from migrator.cli.options import SHARE, batches, chosen_batches, chosen_trees, users
 from migrator.cli.present import present_all
 from migrator.decide.movable import movable_trees
-from migrator.domain.errors import ExitCode
+from migrator.domain.cutover import CutoverRecord
+from migrator.domain.errors import ExitCode, UsageError
 from migrator.domain.events import Event, EventKind, Severity
 from migrator.domain.plan import Plan
 from migrator.domain.verification import DigestPolicy, VerificationRecord
@@ -58,7 +62,8 @@ def verify_command(
     """Compare both sides of batches, or of users' trees, content included, and write the manifest of what arrived.
 
     A batch is verified when all of it was compared together: --user never makes it so. Users who work on the target, or
-    are being moved, are left out.
+    are being moved, are left out; but named by --user, one to whose kept source a rollback has carried files before it was
+    given up is compared for `purge`: what he changes meanwhile differs, and harms nothing.
 
     A verification that is interrupted keeps nothing of its batch: the same command starts that batch over.
     """
@@ -75,7 +80,9 @@ def verify_command(
     ):
         known = ledger.site.read()
         plan, _ = wiring.plans(known.site_id if known else None).read(plan_name or latest_plan(ledger))
-        wanted = _chosen(plan, numbers, every=every, names=users)
+        carried = carried_of(wiring, ledger, users)
+        records += [_verify_carried(wiring, ledger, record, shown, policy) for record in carried]
+        wanted = _without(carried, plan, numbers, every=every, names=users)
         for number, trees in _not_moved(ledger, plan, wanted, shown, now_s=wiring.clock.now_s()).items():
             with wiring.source() as source, wiring.target(known.capabilities if known else None) as target:
                 request = VerifyRequest(
@@ -105,6 +112,33 @@ def verify_command(
                 )
     present_all(invocation, records, verification_document)
     return max((exit_code(record) for record in records), default=ExitCode.DONE)
+
+
+def _verify_carried(
+    wiring: bootstrap.Wiring, ledger: Ledger, record: CutoverRecord, shown: Progress, policy: DigestPolicy
+) -> VerificationRecord:
+    """The tree of a user who works on the target, with what a rollback has carried to its kept source."""
+    known = ledger.site.read()
+    if known is None:
+        raise UsageError("this site has no ledger entry yet", hint="run `migrator init`")
+    back = carrying_back(wiring, own=ledger, known=known, progress=shown, policy=policy)
+    found = run_to_end(back.compare(record), when_interrupted="it starts over: give the command again")
+    # The rollback's own ledger has it under a number of its own.
+    return replace(found, plan=record.plan, batch=record.batch, trees=(record.tree.path,))
+
+
+def _without(
+    carried: Sequence[CutoverRecord], plan: Plan, numbers: Sequence[int], *, every: bool, names: Sequence[str]
+) -> Mapping[int, tuple[bytes, ...]]:
+    """What is meant, but for trees that were compared for a purge: an earlier plan may have moved these. Raises UsageError."""
+    if not carried:
+        return _chosen(plan, numbers, every=every, names=names)
+    done, users_done = {record.tree.path for record in carried}, {record.tree.user for record in carried}
+    planned = {tree.user for batch in plan.batches for tree in batch.trees}
+    left = [name for name in names if name not in users_done or name in planned]
+    found = _chosen(plan, (), every=False, names=left) if left else {}
+    some = {number: tuple(tree for tree in trees if tree not in done) for number, trees in found.items()}
+    return {number: trees for number, trees in some.items() if trees}
 
 
 def _chosen(

@@ -80,13 +80,14 @@ def plan_checksum(
     return hashlib.blake2b(text.encode("ascii"), digest_size=32).hexdigest()
 
 
-def counts_as_proof(found: VerificationRecord | None, *, newer_than: int | None) -> bool:
-    """Whether the newest verification of a rollback that was given up proves what that has carried back: it is of that
-    rollback (newer than what its ledger had before), whole, and found no difference. Its digests are looked at with all others.
+def counts_as_proof(found: VerificationRecord, *, newer_than: int | None) -> bool:
+    """Whether a verification proves what a rollback that was given up has carried back: it is of that rollback or newer (than
+    what its ledger had before), whole, and has read all content. What it found to differ is not in its manifest, and is not proven by it: that of a
+    user who works meanwhile is his work. Its digests are looked at with all others.
     """
-    if found is None or newer_than is None or found.id <= newer_than or found.finished_at_s is None:
+    if newer_than is None or found.id <= newer_than or found.finished_at_s is None:
         return False
-    return found.whole and not any(found.differences.values()) and None not in (found.manifest, found.manifest_digest)
+    return found.whole and found.policy.share >= 1.0 and None not in (found.manifest, found.manifest_digest)
 
 
 def confirmation_problem(given: str | None, checksum: str) -> str | None:

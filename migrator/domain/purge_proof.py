@@ -20,7 +20,8 @@ class Proof:
     """A path that was verified: the facts of the source then, and the digest that its content had on both sides (None where
     it was not read). `ino` is None where the manifest does not have it.
 
-    `archive`: the content lies in there, and not under its own path on the target.
+    `archive`: the content lies in there, and not under its own path on the target. `later`: it was verified after a rollback
+    had begun that was given up, and not by the cutover.
     """
 
     path: bytes
@@ -38,6 +39,7 @@ class Proof:
     algorithm: str | None
     ino: int | None = None
     archive: Archive | None = None
+    later: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -51,10 +51,10 @@ class Manifest(Protocol):
         *,
         archives: Mapping[int, int] = NO_ARCHIVES,
         skipped: Iterable[Sequence[ReapRow]] = (),
-        newer: str | None = None,
+        newer: Sequence[str] = (),
     ) -> AbstractContextManager[TreeProofs]:
-        """The proofs of one tree, for the length of the block. What the manifest `newer` has counts instead. `archives` are the sizes of its proven archives, by number;
-        `skipped` the rows of the plan's reap list that it skips. Raises Refused where the manifest is missing or cannot be
+        """The proofs of one tree, for the length of the block. What the manifests `newer` have counts instead, the last of them
+        the most. `archives` are the sizes of its proven archives, by number; `skipped` the rows of the plan's reap list that it skips. Raises Refused where the manifest is missing or cannot be
         read. Blocking.
         """
 

@@ -6,6 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from migrator.domain.cutover import CutoverRecord
+from migrator.domain.cutover_seen import ProofSeen
+from migrator.domain.errors import MigratorError
+from migrator.stages.carry_back import CarryingBack
 from tests.conftest import MakeXfs
 from tests.cut_site import CutSite, cut_site
 from tests.snapshots import snapshot
@@ -82,3 +86,55 @@ def test_the_source_is_purged_after_a_rollback_that_was_given_up_with_what_it_ha
     site.call("purge", "--user", "ann", "--confirm", checksum, "--json")
     assert not site.source().exists()
     assert site.snapshot() == before
+
+
+def no_verification() -> None:
+    """A rollback cannot verify what it has carried."""
+
+    async def fails(_self: CarryingBack, _record: CutoverRecord) -> ProofSeen:
+        raise MigratorError("the state directory is full")
+
+    CarryingBack.verify = fails  # type: ignore[method-assign]  # in a process of its own
+
+
+def test_what_a_rollback_carried_without_proof_is_purged_after_a_verification_of_that_user(site: CutSite) -> None:
+    site.write(cutover='retain = "0s"')
+    site.cutover()
+    target = site.target()
+    (target / "d0" / "new of the user").write_bytes(b"new")
+    (target / "d3" / "f0003").write_bytes(b"changed by the user")
+    given_up = site.start("rollback", "--user", "ann", "--json", before=no_verification).end()
+    assert given_up.outcome["ending"] == "given-up", given_up
+    assert (site.source() / "d0" / "new of the user").exists(), "it was carried"
+
+    (tree,) = site.call("purge", "--user", "ann", "--dry-run", "--json", code=4).json["trees"]
+    assert "`migrator verify --user ann`" in " ".join(tree["reasons"])
+
+    # He works all the while: what he changes now differs, and what he changes later was proven before.
+    (target / "d4" / "f0004").write_bytes(b"changed since the rollback")
+    (verified,) = site.call("verify", "--user", "ann", "--json", code=3).json
+    assert verified["whole"], verified
+    assert verified["differences"], verified
+    (target / "d3" / "f0003").unlink()
+    (target / "d0" / "new of the user").write_bytes(b"newer")
+    before = site.snapshot()
+    checksum = site.call("purge", "--user", "ann", "--dry-run", "--json").json["checksum"]
+    site.call("purge", "--user", "ann", "--confirm", checksum, "--json")
+    assert not site.source().exists()
+    assert site.snapshot() == before
+
+
+def test_what_was_carried_and_then_changed_on_both_sides_stays(site: CutSite) -> None:
+    site.write(cutover='retain = "0s"')
+    site.cutover()
+    (site.target() / "d3" / "f0003").write_bytes(b"changed by the user")
+    site.start("rollback", "--user", "ann", "--json", before=no_verification).end()
+    (site.target() / "d3" / "f0003").write_bytes(b"changed once more, before anything was verified")
+    site.call("verify", "--user", "ann", "--json", code=3)
+    (tree,) = site.call("purge", "--user", "ann", "--dry-run", "--json", code=4).json["trees"]
+    (finding,) = tree["findings"]
+    assert finding["path"] == "home/ann/d3/f0003", tree
+    # A sample proves nothing, and takes no proof away.
+    (site.source() / "d3" / "f0003").unlink()
+    site.call("verify", "--user", "ann", "--sample", "0", "--json", code=3)
+    site.call("purge", "--user", "ann", "--dry-run", "--json")

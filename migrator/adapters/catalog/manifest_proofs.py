@@ -51,7 +51,9 @@ _SKIPPED = tuple(field.name for field in fields(ReapRow))
 _ALL = 1 << 64
 
 _PROOFS = f"""
-    CREATE TABLE proofs ({", ".join(f"{name}{' PRIMARY KEY' if name == 'path' else ''}" for name in _COLUMNS)}) WITHOUT ROWID;
+    CREATE TABLE proofs (
+        {", ".join(f"{name}{' PRIMARY KEY' if name == 'path' else ''}" for name in _COLUMNS)}, later DEFAULT 0
+    ) WITHOUT ROWID;
 """
 _SCHEMA = f"""
     {_PROOFS}
@@ -74,7 +76,7 @@ class ManifestFiles:
         *,
         archives: Mapping[int, int] = NO_ARCHIVES,
         skipped: Iterable[Sequence[ReapRow]] = (),
-        newer: str | None = None,
+        newer: Sequence[str] = (),
     ) -> "Iterator[IndexedProofs]":
         """As the port says."""
         self._temp_dir.mkdir(parents=True, exist_ok=True)
@@ -83,14 +85,9 @@ class ManifestFiles:
             database = sqlite3.connect(directory / "proofs.db", isolation_level=None, check_same_thread=False)
             try:
                 _prepare(database)
-                if newer is not None:
-                    _fill(database, Path(newer), tree)
-                    database.execute("ALTER TABLE proofs RENAME TO newer")
-                    database.executescript(_PROOFS)
                 _fill(database, Path(manifest), tree)
-                if newer is not None:
-                    database.execute("INSERT OR REPLACE INTO proofs SELECT * FROM newer")
-                    database.execute("DROP TABLE newer")
+                for one in newer:
+                    _fill_newer(database, Path(one), tree)
                 _fill_skipped(database, skipped)
                 yield IndexedProofs(database, tree, archives)
             finally:
@@ -114,7 +111,7 @@ class IndexedProofs:
         for start in range(0, len(paths), _ASKED_AT_ONCE):
             asked = paths[start : start + _ASKED_AT_ONCE]
             # Only placeholders are put together here: every path is a parameter.
-            query = f"SELECT {', '.join(_COLUMNS)} FROM proofs WHERE path IN ({', '.join('?' * len(asked))})"  # noqa: S608
+            query = f"SELECT {', '.join(_COLUMNS)}, later FROM proofs WHERE path IN ({', '.join('?' * len(asked))})"  # noqa: S608
             with self._lock:
                 rows = self._database.execute(query, asked).fetchall()
             found.update((row[0], self._proof(row)) for row in rows)
@@ -167,7 +164,8 @@ class IndexedProofs:
         return PurgeSum(names=names, inodes=inodes, size_bytes=size_bytes), outside
 
     def _proof(self, row: Sequence[Any]) -> Proof:
-        facts = dict(zip(_COLUMNS, row, strict=True))
+        facts = dict(zip((*_COLUMNS, "later"), row, strict=True))
+        facts["later"] = bool(facts["later"])
         for name in _UNSIGNED:
             facts[name] = None if facts[name] is None else facts[name] % _ALL
         number = facts.pop("archive")
@@ -194,8 +192,18 @@ def _prepare(database: sqlite3.Connection) -> None:
     database.executescript(_SCHEMA)
 
 
+def _fill_newer(database: sqlite3.Connection, manifest: Path, tree: bytes) -> None:
+    """By way of a table of its own: a path that a manifest has twice is a mistake, and one that both have is none."""
+    database.execute("ALTER TABLE proofs RENAME TO earlier")
+    database.executescript(_PROOFS)
+    _fill(database, manifest, tree)
+    database.execute("UPDATE proofs SET later = 1")
+    database.execute("INSERT OR IGNORE INTO proofs SELECT * FROM earlier")
+    database.execute("DROP TABLE earlier")
+
+
 def _fill(database: sqlite3.Connection, manifest: Path, tree: bytes) -> None:
-    insert = f"INSERT INTO proofs VALUES ({', '.join('?' * len(_COLUMNS))})"  # noqa: S608 (constant names)
+    insert = f"INSERT INTO proofs ({', '.join(_COLUMNS)}) VALUES ({', '.join('?' * len(_COLUMNS))})"  # noqa: S608 (constant names)
     try:
         with pq.ParquetFile(manifest) as file:
             there = set(file.schema_arrow.names)

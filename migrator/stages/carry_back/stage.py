@@ -16,6 +16,7 @@ from migrator.domain.freezing import FrozenTop
 from migrator.domain.paths import show
 from migrator.domain.scan import CatalogRecord
 from migrator.domain.states import PassKind
+from migrator.domain.verification import VerificationRecord
 from migrator.ports.carrying_back import CarriedBack, SourceChange
 from migrator.stages.carry_back.back_site import (
     PLAN,
@@ -90,14 +91,22 @@ class CarryingBack:
             return CarriedBack(seen=pass_seen(parts.ledger, found), changes=target_changes(parts.ledger, record, PLAN))
 
     async def verify(self, record: CutoverRecord) -> ProofSeen:
+        """What `compare` finds, as the rollback has to know it. Raises what that raises."""
+        proven = await self.compare(record)
+        with self._openings.read(record) as ledger:
+            if ledger is None:
+                raise LedgerCorrupt("the ledger of the rollback is gone", hint="run the same command again")
+            return proof_seen(ledger, proven, self._openings.policy, PLAN)
+
+    async def compare(self, record: CutoverRecord) -> VerificationRecord:
         """Compare both sides as they are now, source against target as at the cutover: so what the target could never keep of
         a file that the user did not touch is the loss that it was, and what the source cannot keep of something that he made
-        on the target is a difference. What differs is sent by the next `carry`. Raises what `verify` raises.
+        on the target is a difference. What differs is sent by the next `carry`. Raises what the verb `verify` raises.
         """
         async with self._openings.open(record) as parts:
             # What the plan has archived, or left where it is, is on the source alone.
             own, _ = await asyncio.to_thread(parts.own_documents.read, record.plan)
-            proven = await verify(
+            return await verify(
                 VerifyRequest(
                     plan=replace(plan_of(parts, record), reap=own.reap),
                     batch=record.id,
@@ -113,7 +122,6 @@ class CarryingBack:
                 clock=parts.clock,
                 reap_lists=parts.reap_lists,
             )
-            return proof_seen(parts.ledger, proven, parts.policy, PLAN)
 
     def seen(self, record: CutoverRecord) -> tuple[PassSeen | None, ProofSeen | None]:
         """The newest pass that carries back and the newest finished verification, by what was written down. Blocking."""

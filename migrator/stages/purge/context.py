@@ -38,7 +38,8 @@ class PurgeWorld:
     seen); `backup` whether the backup of the target is recorded that the site asks for; `back_up` copies the ledger, with a name for the copy, before anything is freed (blocking); `hooks` None: none
     are called.
 
-    `carried` gives the newest verification of a rollback of a cutover, None where none was begun (blocking; raises MigratorError).
+    `carried` gives the verifications of what rollbacks of a cutover have carried to the source, oldest first; None where nothing
+    was carried (blocking; raises MigratorError).
 
     `archived` is what proven archives hold, as it is now. `skipped` are the rows of the reap list of the tree's plan that it skips; it raises
     Refused where plan or list cannot be read (blocking).
@@ -64,7 +65,7 @@ class PurgeWorld:
     clock: Clock
     blocking: Blocking
     tokens: Callable[[], str]
-    carried: Callable[[CutoverRecord], VerificationRecord | None] = lambda _: None
+    carried: Callable[[CutoverRecord], Sequence[VerificationRecord] | None] = lambda _: None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

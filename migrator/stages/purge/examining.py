@@ -35,16 +35,25 @@ def verification_of(ledger: Ledger, record: CutoverRecord) -> VerificationRecord
     return next((one for one in ledger.verifications.of_plan(record.plan) if one.id == wanted), None)
 
 
-def carried_proof(world: PurgeWorld, record: CutoverRecord) -> VerificationRecord | None:
-    """What proves paths that a rollback carried to the source before it was given up; None where nothing does."""
+def carried_proofs(world: PurgeWorld, record: CutoverRecord) -> tuple[VerificationRecord, ...] | None:
+    """What proves paths that a rollback carried to the source before it was given up, oldest first; None where nothing was
+    carried. What cannot be read proves nothing.
+    """
     try:
         found = world.carried(record)
-        if found is None or not counts_as_proof(found, newer_than=record.notes.proofs_before):
-            return None
-        same = world.manifests.digest(found.manifest or "") == found.manifest_digest
     except MigratorError:
+        return ()
+    if found is None:
         return None
-    return found if same else None
+    newer_than = record.notes.proofs_before
+    return tuple(one for one in found if counts_as_proof(one, newer_than=newer_than) and _is_as_written(world, one))
+
+
+def _is_as_written(world: PurgeWorld, found: VerificationRecord) -> bool:
+    try:
+        return world.manifests.digest(found.manifest or "") == found.manifest_digest
+    except MigratorError:
+        return False
 
 
 class Examination:

@@ -23,7 +23,8 @@ _Content = tuple[int, int, int, bytes]
 
 class Judge:
     """Judges the paths of one tree. `reread`: the content of every file is read, on the target too where it stands as it was
-    verified. `closed_uid` is the owner of directories that this program closes.
+    verified. `closed_uid` is the owner of directories that this program closes. `let_in_s`: when the user was let in after the
+    cutover, `let_in_again_s` when it was after a rollback that was given up.
     """
 
     def __init__(
@@ -34,6 +35,7 @@ class Judge:
         *,
         capabilities: TargetCapabilities,
         let_in_s: float,
+        let_in_again_s: float,
         closed_uid: int,
         reread: bool = False,
     ) -> None:
@@ -42,6 +44,7 @@ class Judge:
         self._target = target
         self._capabilities = capabilities
         self._let_in_ns = int(let_in_s * NS_PER_S)
+        self._let_in_again_ns = int(let_in_again_s * NS_PER_S)
         self._closed_uid = closed_uid if placed.moved else None
         self._reread = reread
         self._lock = threading.Lock()
@@ -79,7 +82,7 @@ class Judge:
                 proof,
                 target,
                 above_ctime_ns=self._changed_above(proof.path) if target is None else None,
-                let_in_ns=self._let_in_ns,
+                let_in_ns=self._let_in_again_ns if proof.later else self._let_in_ns,
                 capabilities=self._capabilities,
             )
         except OSError as error:

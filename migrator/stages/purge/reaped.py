@@ -63,13 +63,21 @@ def archive_problems(archived: Archived, tree: UserTree) -> tuple[str, ...]:
     return tuple(f"{one}: bring it back from a backup of the target" for one in archived.problems(tree.path))
 
 
-def open_words(tree: UserTree, lacking: int, skipped: int) -> tuple[str, ...]:
-    """Why a tree may not be freed in which so many paths have no proof, and so many more were skipped and not released."""
+def open_words(tree: UserTree, lacking: int, skipped: int, *, carried: bool, verified: bool) -> tuple[str, ...]:
+    """Why a tree may not be freed in which so many paths have no proof, and so many more were skipped and not released.
+    `carried`: a rollback that was given up brought files to the source; `verified`: something proves some of them.
+    """
     found: list[str] = []
     if lacking:
         found.append(
             f"{several(lacking, 'path')} of {show(tree.path)} {'is' if lacking == 1 else 'are'} not known to be on the "
             "target: bring over what is missed there, by hand or with `migrator rollback`, or remove it on the source"
+        )
+    if lacking and carried:
+        found.append(
+            f"a rollback of {tree.user} that was given up has carried files to the source"
+            + (", and some are not proven" if verified else ", and nothing has verified them")
+            + f": `migrator verify --user {tree.user}` compares both sides once more, and what is equal then counts; it moves nobody"
         )
     if skipped:
         found.append(

@@ -17,7 +17,7 @@ from migrator.domain.verification import VerificationRecord
 from migrator.ports.ledger import SiteRecord
 from migrator.stages.hooking import HookSkipped, HookWorld, StepHooks
 from migrator.stages.purge.context import LOG, Call, PurgeRequest, PurgeWorld
-from migrator.stages.purge.examining import carried_proof, verification_of
+from migrator.stages.purge.examining import carried_proofs, verification_of
 from migrator.stages.purge.pace import Pace
 from migrator.stages.purge.tree import PurgeOfTree
 
@@ -34,7 +34,7 @@ class _Item:
     chosen: Chosen
     record: CutoverRecord | None
     proof: VerificationRecord | None
-    carried: VerificationRecord | None = None
+    carried: tuple[VerificationRecord, ...] | None = None
 
 
 async def purge(request: PurgeRequest, world: PurgeWorld) -> PurgeSummary:
@@ -89,7 +89,7 @@ def _items(request: PurgeRequest, world: PurgeWorld) -> tuple[_Item, ...]:
         record = world.ledger.cutovers.latest(tree.path)
         chosen = choose(tree, record, now_s=world.clock.now_s(), retain_s=request.retain_s)
         proof = None if record is None else verification_of(world.ledger, record)
-        carried = None if record is None or chosen.choice not in _PURGED else carried_proof(world, record)
+        carried = None if record is None or chosen.choice not in _PURGED else carried_proofs(world, record)
         items.append(_Item(chosen=chosen, record=record, proof=proof, carried=carried))
     left = [item.chosen for item in items if item.chosen.choice not in _PURGED]
     if left and (request.named or len(left) == len(items)):
@@ -104,9 +104,9 @@ def _items(request: PurgeRequest, world: PurgeWorld) -> tuple[_Item, ...]:
 def _checksum(world: PurgeWorld, site: SiteRecord, items: Sequence[_Item]) -> str:
     trees = [(item.record, item.proof) for item in items if item.record is not None and item.chosen.choice in _PURGED]
     carried = {
-        item.record.id: item.carried.manifest_digest or ""
+        item.record.id: ",".join(one.manifest_digest or "" for one in item.carried)
         for item in items
-        if item.record is not None and item.carried is not None
+        if item.record is not None and item.carried
     }
     roots = percent_escape(world.source.root), percent_escape(world.target.root)
     return plan_checksum(site.site_id, *roots, trees, carried=carried)

@@ -38,7 +38,7 @@ class PurgeOfTree:
         capabilities: TargetCapabilities,
         record: CutoverRecord,
         proof: VerificationRecord | None,
-        carried: VerificationRecord | None,
+        carried: tuple[VerificationRecord, ...] | None,
         hooking: StepHooks | None,
         pace: Pace,
     ) -> None:
@@ -67,7 +67,7 @@ class PurgeOfTree:
             self._record.tree.path,
             archives=archive_sizes(self._world.ledger, self._record.tree),
             skipped=rows,
-            newer=None if self._carried is None else self._carried.manifest,
+            newer=[one.manifest or "" for one in self._carried or ()],
         )
         try:
             proofs = await in_thread(opened.__enter__)
@@ -133,7 +133,14 @@ class PurgeOfTree:
 
     async def _speaks_against(self, found: Found, placed: Placed, proofs: TreeProofs) -> TreePurge | None:
         if found.open_paths and not placed.moved:
-            reasons = open_words(self._record.tree, found.open_paths - found.skipped, found.skipped)
+            lacking = found.open_paths - found.skipped
+            reasons = open_words(
+                self._record.tree,
+                lacking,
+                found.skipped,
+                carried=self._carried is not None,
+                verified=bool(self._carried),
+            )
             return self._with(found, proofs, self._refused(reasons))
         lost = shrink_problem(
             self._record.tree, gone=found.gone, names=found.names, max_shrink=self._call.request.max_shrink
@@ -270,16 +277,15 @@ class PurgeOfTree:
         )
 
     def _judge(self, placed: Placed) -> Judge:
+        again_s = self._record.times[CutoverState.THAWED]
         let_in_s = self._record.thawed_at_s
-        # After a rollback that was given up he was let in again.
-        if let_in_s is None or self._carried is not None:
-            let_in_s = self._record.times[CutoverState.THAWED]
         return Judge(
             placed,
             self._world.source,
             self._world.target,
             capabilities=self._capabilities,
-            let_in_s=let_in_s,
+            let_in_s=again_s if let_in_s is None else let_in_s,
+            let_in_again_s=again_s,
             closed_uid=os.geteuid(),
             reread=self._call.request.reread,
         )
