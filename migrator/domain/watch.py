@@ -6,6 +6,9 @@ from migrator.domain.events import Event
 from migrator.domain.report import StatusFacts
 from migrator.domain.states import ChunkKind, PassKind
 
+_NOT_SAMPLED_YET_S = 1.0
+"""An attempt is in the ledger before its process lives: a sample in between does not have it."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamAtWork:
@@ -46,7 +49,7 @@ class StreamAtWork:
         if self.pass_sampled_at_s is None:
             return False
         last_s = self.started_at_s if self.sampled_at_s is None else self.sampled_at_s
-        return last_s < self.pass_sampled_at_s
+        return last_s + _NOT_SAMPLED_YET_S < self.pass_sampled_at_s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,10 +6,10 @@ from migrator.adapters.output.chart import sparkline
 from migrator.adapters.output.progress_lines import event_line
 from migrator.adapters.output.watch_layout import Line, Part, Rank, Span, cells_of
 from migrator.adapters.output.wording import percent, when
-from migrator.domain.events import Severity
+from migrator.domain.events import Event, Severity
 from migrator.domain.report import RunFacts, RunLife, StatusFacts, Tally
 from migrator.domain.states import PassKind
-from migrator.domain.units import format_count, format_duration, format_rate, format_size, several
+from migrator.domain.units import DAY_S, format_count, format_duration, format_rate, format_size, several
 from migrator.domain.watch import WatchFacts
 
 _ALL_ESTIMATES = 120
@@ -130,6 +130,11 @@ def waits_part(status: StatusFacts, width: int) -> Part:
 
 
 def events_part(status: StatusFacts) -> Part:
-    """Warnings and errors, newest first."""
-    lines = tuple((Span(event_line(event), _SEVERITY_STYLES[event.severity]),) for event in status.events)
+    """Warnings and errors, newest first; of those that are older than a day the date is said too."""
+    lines = tuple((Span(_event(event, status.at_s), _SEVERITY_STYLES[event.severity]),) for event in status.events)
     return Part(label="events", lines=lines, rank=Rank.EVENTS)
+
+
+def _event(event: Event, now_s: float) -> str:
+    date = f"{when(event.at_s).split()[0]} " if now_s - event.at_s >= DAY_S else ""
+    return f"{date}{event_line(event)}"

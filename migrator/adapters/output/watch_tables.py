@@ -187,9 +187,9 @@ def batches_part(status: StatusFacts, width: int) -> Part:
 
 
 def _batch_order(one: BatchFacts) -> tuple[int, int]:
-    at_work = bool(one.passes) and one.passes[-1].state is not PassState.DONE
-    rests = one.state in (BatchState.PLANNED, BatchState.VERIFIED)
-    return (0 if at_work else 2 if rests and not one.attention.bad else 1, one.number)
+    if one.passes and one.passes[-1].state is not PassState.DONE:
+        return (0, one.number)
+    return ({BatchState.PLANNED: 2, BatchState.VERIFIED: 3}.get(one.state, 1), one.number)
 
 
 def _batch_row(one: BatchFacts) -> tuple[Span, ...]:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from migrator.adapters.output.watch_layout import cells_of, text_of
 from migrator.adapters.output.watch_view import watch_lines
 from migrator.domain.report import Blocker, RunLife, StatusFacts
-from migrator.domain.states import PassKind
+from migrator.domain.states import BatchState, PassKind, PassState
 from migrator.domain.watch import WatchFacts
 from tests.unit.output.facts import AT_S
 from tests.unit.output.test_hostile import HOSTILE
@@ -174,6 +174,26 @@ def test_many_streams_share_the_room_with_what_waits() -> None:
 def test_streams_of_several_passes_name_theirs() -> None:
     facts = replace(watched(), streams=(stream(1), stream(2, batch=2, pass_kind=PassKind.DELTA, pass_number=3)))
     assert "batch 2 delta 3" in drawn(facts, 80, 24)
+
+
+def test_of_old_events_the_date_is_said() -> None:
+    facts = watched()
+    old = replace(facts.status.events[0], at_s=AT_S - 3 * 86400)
+    said = drawn(changed(facts, events=(facts.status.events[0], old)), 80, 30)
+    assert "events     00:53:20 error" in said
+    assert "           2025-11-17 00:53:20 error" in said
+
+
+def test_batches_at_work_come_before_those_that_wait_and_those_that_are_over() -> None:
+    facts = watched()
+    [batch] = facts.status.batches
+    copied = replace(batch.passes[0], state=PassState.RUNNING)
+    states = (BatchState.VERIFIED, BatchState.PLANNED, BatchState.SEEDED)
+    others = [replace(batch, number=number, state=state) for number, state in enumerate(states, 1)]
+    running = replace(batch, number=4, state=BatchState.SEEDING, passes=(copied,))
+    said = drawn(changed(facts, batches=(*others, running)), 80, 40).splitlines()
+    first = next(number for number, line in enumerate(said) if line.startswith("batches"))
+    assert [line.split()[0] for line in said[first + 1 : first + 5]] == ["4", "3", "2", "1"]
 
 
 def test_a_look_that_failed_leaves_the_last_one_and_says_why() -> None:
