@@ -72,6 +72,7 @@ class MountedVolumeRecovery:
 
     def copy_inode(self, leftover: Leftover) -> int | None:
         """The inode of the copy that was begun."""
+        self._check_own()
         seen = self.look(COPIES + leftover.key)
         return None if seen is None else seen.inode
 
@@ -130,6 +131,10 @@ class MountedVolumeRecovery:
                 # Both are names of one file: a rename would do nothing, and leave both (rename(2)).
                 os.unlink(aside_name, dir_fd=aside)
             os.rename(name, aside_name, src_dir_fd=fd, dst_dir_fd=aside)
+            moved = _look_again(aside, aside_name)
+            if moved is not None and moved.inode != here.inode:
+                _return(aside, aside_name, moved, fd, name)
+                raise OSError(errno.ESTALE, "something else took its name just now", path)
 
     def put_back(self, path: bytes) -> None:
         """Give what was set aside its name again."""
@@ -141,8 +146,7 @@ class MountedVolumeRecovery:
                 # It has its name again already.
                 os.unlink(aside_name, dir_fd=aside)
                 return
-            os.link(aside_name, name, src_dir_fd=aside, dst_dir_fd=fd, follow_symlinks=False)
-            os.unlink(aside_name, dir_fd=aside)
+            _return(aside, aside_name, waiting, fd, name)
 
     def place(self, leftover: Leftover, path: bytes) -> None:
         """Give the copy a name."""
@@ -161,11 +165,13 @@ class MountedVolumeRecovery:
 
     def drop_copy(self, leftover: Leftover) -> None:
         """Take the copy's own name away."""
+        self._check_own()
         with suppress(FileNotFoundError), self._parent(COPIES + leftover.key) as (fd, name):
             os.unlink(name, dir_fd=fd)
 
     def tidy(self, keep: Collection[bytes] | None) -> None:
         """Remove the own names of copies, then the directories that are empty."""
+        self._check_own()
         if keep is not None:
             with suppress(FileNotFoundError), self._parent(COPIES + b"any") as (fd, _):
                 for name in map(os.fsencode, os.listdir(fd)):
@@ -193,6 +199,11 @@ class MountedVolumeRecovery:
                     if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOENT):
                         raise
 
+    def _check_own(self) -> None:
+        """Where somebody else has made the working directory, nothing in it is taken for ours. Raises PermissionError."""
+        with suppress(FileNotFoundError), self._parent(WORK_DIRECTORY) as (fd, name):
+            _check(os.stat(name, dir_fd=fd, follow_symlinks=False))
+
     @contextmanager
     def _parent(self, path: bytes) -> Iterator[tuple[int, bytes]]:
         directory, _, name = path.rpartition(b"/")
@@ -214,11 +225,27 @@ class MountedVolumeRecovery:
                     os.close(fd)
                     fd = deeper
                     facts = os.fstat(fd)
-                    if number == 0 and (facts.st_uid != os.geteuid() or facts.st_mode & 0o077):
-                        raise PermissionError(errno.EPERM, "it is not root's alone", component)
+                    if number == 0:
+                        _check(facts)
                 yield fd, name
             finally:
                 os.close(fd)
+
+
+def _check(facts: os.stat_result) -> None:
+    if not stat.S_ISDIR(facts.st_mode) or facts.st_uid != os.geteuid() or facts.st_mode & 0o077:
+        words = f"{WORK_DIRECTORY.decode()} in the root of the volume is not root's alone: move it away"
+        raise PermissionError(errno.EPERM, words, WORK_DIRECTORY)
+
+
+def _return(aside: int, aside_name: bytes, waiting: VolumeName, directory: int, name: bytes) -> None:
+    """Give what was set aside its name again, unless something has it."""
+    if waiting.type is EntryType.DIRECTORY:
+        # It has no second name. What could be replaced by it is an empty directory.
+        os.rename(aside_name, name, src_dir_fd=aside, dst_dir_fd=directory)
+        return
+    os.link(aside_name, name, src_dir_fd=aside, dst_dir_fd=directory, follow_symlinks=False)
+    os.unlink(aside_name, dir_fd=aside)
 
 
 def _look(directory: int, name: bytes) -> VolumeName | None:

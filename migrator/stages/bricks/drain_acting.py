@@ -11,7 +11,7 @@ from migrator.decide.drain_facts import own_task
 from migrator.decide.drain_out import audit_left
 from migrator.decide.drain_standing import standing
 from migrator.domain.drain import NO_NOTES, DrainNotes, DrainRecord, DrainState, DrainStep
-from migrator.domain.drain_seen import Act, DrainSeen, PlaceSeen
+from migrator.domain.drain_seen import Act, AuditSeen, DrainSeen, PlaceSeen
 from migrator.domain.errors import Refused, ToolFailed
 from migrator.domain.events import EventKind, Severity
 from migrator.domain.hooks import HookFacts, HookState, HookStep
@@ -115,10 +115,19 @@ class DrainActor:
     async def _audit(self, act: Act, record: DrainRecord) -> Done:
         if act.seen_done:
             return Done()
+        self.looker.audit = await self._audited(record)
+        left = audit_left(self.looker.audit)
+        kept = self.looker.audit.explained
+        nothing = f"nothing is left but {several(kept, 'name')} of what the volume has" if kept else "nothing is left"
+        # The result is decided by the next look: what was found is no end of this step.
+        return Done(words="; ".join(left) or nothing, result=act.intent)
+
+    async def _audited(self, record: DrainRecord) -> AuditSeen:
+        """Every brick walked, with what is proven just now. Raises MigratorError."""
         found = await self.looker.volume()
         world = self.call.world
         recovery = recovery_of(self.call, record, found)
-        self.looker.audit = await audit_bricks(
+        return await audit_bricks(
             bricks_of(record, () if found is None else found[0].bricks),
             volume_id=record.volume_id,
             walks=world.walks,
@@ -126,11 +135,6 @@ class DrainActor:
             clock=world.clock,
             explained=None if recovery is None else await recovery.proven(),
         )
-        left = audit_left(self.looker.audit)
-        kept = self.looker.audit.explained
-        nothing = f"nothing is left but {several(kept, 'name')} of what the volume has" if kept else "nothing is left"
-        # The result is decided by the next look: what was found is no end of this step.
-        return Done(words="; ".join(left) or nothing, result=act.intent)
 
     async def _recover(self, _: Act, record: DrainRecord) -> Done:
         recovery = recovery_of(self.call, record, await self.looker.volume())
@@ -165,6 +169,9 @@ class DrainActor:
     async def _really_commit(self, record: DrainRecord) -> None:
         world = self.call.world
         await asyncio.to_thread(world.back_up, f"drain-{record.id}-commit")
+        if self.looker.audit is not None and self.looker.audit.explained:
+            # An original that stays behind may have been written to meanwhile: hooks take as long as they like.
+            self.looker.audit = await self._audited(record)
         # After the hooks and the backup: what speaks against it now.
         problems = commit_problems(record, await self.looker.see(record))
         if problems:

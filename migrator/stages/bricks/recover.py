@@ -111,6 +111,9 @@ class Recovery:
         """By brick the names on it that are in the volume as other files of equal content, now. Changes nothing. Raises HostLost,
         ToolFailed, UsageError.
         """
+        if not self.in_volume:
+            # Of names on bricks that have just left the volume clients remember what they were: that would prove itself.
+            await self.clock.sleep(_SETTLE_S)
         first = await self._look(digests=True)
         proven: dict[str, dict[bytes, Leftover]] = {}
         for brick in self.bricks:
@@ -289,11 +292,21 @@ class Recovery:
         """The copy gets the names; then what was set aside goes. Raises OSError, ToolFailed."""
         placed = [path for path, state in group.states.items() if state in (NameState.ABSENT, NameState.ITSELF)]
         for path in placed:
+            waits = f"; what was there before waits at {show(ASIDE + path)}" if path in group.aside else ""
             try:
                 await self._call(partial(self.volume.place, group.leftover, path))
             except FileExistsError as error:
-                waits = f"; what was there before waits at {show(ASIDE + path)}" if path in group.aside else ""
                 raise ToolFailed(f"the volume has something else at {show(path)} by now{waits}") from error
+            except OSError as error:
+                reason = f"{show(path)} cannot be given to its copy ({error.strerror or error})"
+                if path != placed[0]:
+                    raise ToolFailed(reason + waits) from error
+                try:
+                    await self._give_back(group)
+                except OSError as again:
+                    # Its directory has another name by now, or is gone.
+                    raise ToolFailed(reason + waits) from again
+                raise ToolFailed(reason) from error
         for path in () if group.begun_before else placed:
             if group.digest != await self.blocking(partial(self.volume.digest, path), timeout_s=_CONTENT_TIMEOUT_S):
                 raise ToolFailed("what the volume has there now has another content: what was set aside is kept")

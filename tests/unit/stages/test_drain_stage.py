@@ -33,6 +33,7 @@ from migrator.domain.windows import Window
 from migrator.ports.bricks import BrickHello, BrickListener, BrickTotals
 from migrator.ports.ledger import SiteRecord
 from migrator.stages.brick_standings import read_bricks
+from migrator.stages.bricks import drain_acting
 from migrator.stages.bricks.drain import drain_bricks, stop_drain
 from migrator.stages.bricks.drain_context import DrainWorld
 from migrator.stages.bricks.lookups import LOOKUP_OPTION
@@ -419,6 +420,29 @@ def test_a_drain_that_was_killed_anywhere_is_taken_back_also_with_a_kill_in_that
     assert site.volume.reachable() == set(range(1, 10))
 
 
+def test_what_was_taken_back_already_is_told_and_nothing_is_done(site: Site) -> None:
+    site.drain(commit=False)
+    assert site.stop().ending is DrainEnding.TAKEN_BACK
+    before = site.ledger.runs.latest(10)
+    again = site.stop()
+    assert (again.ending, again.exit_code) == (DrainEnding.TAKEN_BACK, ExitCode.DONE)
+    assert again.words.startswith("there is nothing to take back")
+    assert site.ledger.runs.latest(10) == before
+
+
+def test_marks_are_asked_for_before_a_drain_and_not_once_it_has_set_some_itself(site: Site) -> None:
+    site.marks = (BrickMarks(brick=LEAVING, files=1, examples=(b"home/a",)),)
+    refused = site.drain()
+    assert refused.ending is DrainEnding.HALTED
+    assert "the mark of an earlier drain" in refused.reasons[0]
+    assert site.volume.task is None
+    site.marks = ()
+    site.volume.unmovable = {5}
+    assert site.drain().ending is not DrainEnding.DONE
+    site.marks, site.volume.unmovable = (BrickMarks(brick=LEAVING, files=1, examples=(b"home/a",)),), set()
+    assert site.drain().ending is DrainEnding.DONE
+
+
 def test_an_option_that_a_killed_drain_has_left_is_put_back_by_the_next_one(site: Site) -> None:
     site.volume.options[THROTTLE] = NORMAL
     site.drain(commit=False)
@@ -517,6 +541,36 @@ def test_what_comes_to_the_brick_before_the_commit_is_seen_no_more(site: Site) -
     site.glusterd.before_commit = lambda: states.append("run" in site.locks.held)
     assert site.drain().ending is DrainEnding.DONE
     assert states == [True]
+
+
+@pytest.mark.parametrize("written", [False, True])
+def test_an_original_that_was_written_to_after_its_proof_stops_the_commit(
+    site: Site, written: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site.volume.unmovable, site.volume.silent_failures = {5}, True
+
+    class Proof:
+        """What is left is in the volume with the same content, until the backup is made."""
+
+        async def proven(self) -> Mapping[str, frozenset[bytes]]:
+            return {LEAVING: frozenset() if written and site.backups else frozenset({b"left"})}
+
+    monkeypatch.setattr(drain_acting, "recovery_of", lambda *_: Proof())
+    committed: list[bool] = []
+
+    def commits() -> None:
+        committed.append(True)
+        # For the simulated volume: it knows of no second copy.
+        site.volume.bricks[LEAVING].clear()
+
+    site.glusterd.before_commit = commits
+    if written:
+        with pytest.raises(Refused, match="left on the bricks"):
+            site.drain()
+        assert LEAVING in site.volume.inside
+    else:
+        site.drain()
+    assert committed == ([] if written else [True])
 
 
 def test_without_a_commit_it_waits_and_the_lock_of_passes_is_free(site: Site) -> None:

@@ -1,6 +1,7 @@
 """What a drain left is brought back over a simulated volume: killed at every call, opened, changed, contested."""
 
 import asyncio
+import errno
 import hashlib
 from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass, field
@@ -401,3 +402,43 @@ def test_what_gluster_takes_up_while_it_is_proven_is_not_proven() -> None:
 
     volume.on_look = heal
     assert proven(volume) == frozenset()
+
+
+def test_what_clients_remember_of_bricks_that_have_just_left_is_no_proof() -> None:
+    volume = Volume()
+    volume.shown(b"content", b"home/a")
+    call = recovery(volume, in_volume=False)
+    clock = call.clock
+    assert isinstance(clock, VirtualClock)
+    right = volume.look
+
+    def remembered(path: bytes) -> VolumeName | None:
+        # The brick is gone: its names are known only until entry-timeout is over.
+        return right(path) if clock.monotonic_s() < began_s + 1.0 else None
+
+    began_s = clock.monotonic_s()
+    volume.look = remembered  # type: ignore[method-assign]
+    assert asyncio.run(call.proven())[BRICK.name] == frozenset()
+
+
+@pytest.mark.parametrize("gone", [False, True])
+def test_what_was_set_aside_comes_back_where_its_copy_cannot_get_the_name(gone: bool) -> None:
+    volume = Volume()
+    file = volume.shown(b"content", b"home/a", b"home/b")
+
+    def fail(leftover: Leftover, path: bytes) -> None:
+        raise OSError(errno.EDQUOT, "Disk quota exceeded")
+
+    def lost(path: bytes) -> None:
+        raise FileNotFoundError(errno.ENOENT, "No such file or directory")
+
+    volume.place = fail  # type: ignore[method-assign]
+    if gone:
+        volume.put_back = lost  # type: ignore[method-assign]
+    (problem,) = bring_back(volume).problems
+    if gone:
+        assert ".migrator-recover/aside/home/a" in problem
+        assert volume.names[ASIDE + b"home/a"] is file
+    else:
+        assert "quota" in problem
+        assert volume.names == {b"home/a": file, b"home/b": file}
