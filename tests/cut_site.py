@@ -108,10 +108,13 @@ class CutSite:
         """Where the user's link leads."""
         return self.link(user).resolve(strict=True)
 
-    def write(self, *, link: str | None = None, freeze: str = "hook", cutover: str = "", more: str = "") -> None:
+    def write(
+        self, *, link: str | None = None, freeze: str = "hook", cutover: str = "", more: str = "", compare: bool = False
+    ) -> None:
         """site.toml; `cutover` are more keys of that section, `more` is any text."""
         place = str(self.link("{user}")) if link is None else link
-        self.site.write(transfer=f'[cutover]\nfreeze = "{freeze}"\nlink = "{place}"\n{cutover}\n{more}')
+        keys = f'freeze = "{freeze}"\nlink = "{place}"\ncompare = {str(compare).lower()}'
+        self.site.write(transfer=f"[cutover]\n{keys}\n{cutover}\n{more}")
 
     def hook(self, where: str, text: str = "exit 0") -> Path:
         """A hook that writes its stage, its state and its user down, and then does what the text says."""

@@ -6,6 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from migrator import bootstrap
+from migrator.adapters.benchmarks.tree_timing import ConfinedTreeTiming
+from migrator.adapters.catalog.file_samples import CatalogFileSamples
+from migrator.adapters.executors.system import SystemExecutor
 from migrator.adapters.filesystems.freezing import MountedTops
 from migrator.adapters.filesystems.gluster import GlusterSource
 from migrator.adapters.filesystems.posix import PosixSource
@@ -28,7 +31,7 @@ from migrator.ports.freezing import WriterSearch
 from migrator.ports.hosts import Hosts
 from migrator.ports.ledger import SiteRecord
 from migrator.ports.progress import Progress
-from migrator.stages.cutover import CutoverWorld, VerifyTree
+from migrator.stages.cutover import Comparing, CutoverWorld, VerifyTree
 from migrator.stages.run.context import World
 from migrator.stages.verify import VerifyRequest, verify
 
@@ -119,6 +122,7 @@ async def cutover_parts(
                 archive_folders=archive_folders(wiring),
                 archived=lambda: proven_archives(wiring, ledger),
                 to_archive=lambda plan, tree: rows_to_archive(wiring, plan)(tree),
+                comparing=_comparing(wiring, ledger),
             )
             yield CutoverParts(run=run, world=world)
 
@@ -127,6 +131,19 @@ def _writers(wiring: bootstrap.Wiring, source: PosixSource | GlusterSource, host
     if isinstance(source, GlusterSource):
         return BrickWriters(hosts, host_specs(wiring.site), source, processes=wiring.processes)
     return LocalWriters(wiring.processes, source)
+
+
+def _comparing(wiring: bootstrap.Wiring, ledger: SqliteLedger) -> Comparing | None:
+    cutover = wiring.site.cutover
+    if not cutover.compare:
+        return None
+    executor = SystemExecutor(wiring.processes, source_root=wiring.source_root, target_root=wiring.target_root)
+    return Comparing(
+        timing=ConfinedTreeTiming(executor),
+        samples=CatalogFileSamples(wiring.site.catalogs_dir, temp_dir=wiring.temp_dir),
+        records=ledger.speed_ups,
+        limit_s=float(cutover.compare_limit_s),
+    )
 
 
 def _verifier(

@@ -333,6 +333,21 @@ SECTIONS: tuple[Section, ...] = (
                 description="Delta passes go on until freezing the users is predicted to take no longer: the final pass "
                 "and its verification.",
             ),
+            Key(
+                name="compare",
+                form=Form.FLAG,
+                default="true",
+                description="Whether `ls -lR`, `du -s` and reading some files are timed in the user's tree, on the source right before "
+                "his freeze and on the target after it (docs/cutover.md).",
+            ),
+            Key(
+                name="compare_limit",
+                form=Form.SECONDS,
+                minimum=1,
+                default='"60s"',
+                field="compare_limit_s",
+                description="How long that may take on either side. The freeze is not longer for it; the next user is later.",
+            ),
         ),
     ),
     *BRICK_SECTIONS,

@@ -207,6 +207,7 @@ def _filled_up(user: ReapUserSection, rule: ReapRule) -> ReapRule:
 class CutoverSection:
     """How a user is switched over: `link` is the path that is switched, with `{user}` in it. Delta passes are made until
     a freeze is predicted to last no longer than `max_freeze_s`. `freeze` is a `FreezeWay`. `purge_rate` are names per second.
+    `compare`: users' trees are measured before and after, for `compare_limit_s` on each side at most.
     """
 
     switch: str = "symlink"
@@ -217,6 +218,8 @@ class CutoverSection:
     retain_s: int = 30 * DAY_S
     purge_rate: int = 1000
     max_freeze_s: int = 10 * MINUTE_S
+    compare: bool = True
+    compare_limit_s: int = MINUTE_S
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,6 +8,7 @@ from migrator.domain.errors import ExitCode
 from migrator.domain.freezing import FreezeWay
 from migrator.domain.report import CutoverFacts
 from migrator.domain.run import RunRequest
+from migrator.domain.speed_up import SpeedUp
 from migrator.domain.tree import UserTree
 
 
@@ -51,7 +52,7 @@ class Ending(StrEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TreeOutcome:
     """What became of one tree. `cutover` is the newest attempt, None where there is none; `words` say why it did not come further, `hint` what to
-    do about it. `predicted_freeze_s` is what a freeze would take now.
+    do about it. `predicted_freeze_s` is what a freeze would take now. `speed_ups` are those that this call has measured.
     """
 
     tree: UserTree
@@ -62,6 +63,7 @@ class TreeOutcome:
     hint: str = ""
     problems: tuple[str, ...] = ()
     predicted_freeze_s: float | None = None
+    speed_ups: tuple[SpeedUp, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -51,6 +51,8 @@ class EventKind(StrEnum):
     CUTOVER_GIVEN_UP = "cutover-given-up"
     CUTOVER_HALTED = "cutover-halted"
     CUTOVER_FINISHED = "cutover-finished"
+    TREE_COMPARED = "tree-compared"
+    COMPARISON_FAILED = "comparison-failed"
     DRAIN_STEP = "drain-step"
     DRAIN_FAILED = "drain-failed"
     DRAIN_HALTED = "drain-halted"

@@ -19,6 +19,7 @@ from migrator.domain.plan import Plan
 from migrator.domain.probe import Probe
 from migrator.domain.report_parts import BrickOutlook, ReapedFacts, SinceReport
 from migrator.domain.retirement import RetirementRecord
+from migrator.domain.speed_up import SpeedUpSum, UserSpeedUps
 from migrator.domain.states import BatchState, ChunkKind, ChunkState, PassKind, PassState
 from migrator.domain.transfer import FileProblem
 from migrator.domain.tree import UserTree
@@ -360,7 +361,8 @@ class ReportFacts:
 
     `forecast` is None where nothing is left or too little was copied; `since` where there is no earlier report to compare
     with. `days` is the throughput by day, or by hour as long as there are few days (`span_s` says which). `outlook` is how full the target will be.
-    `incidents` are warnings and errors by kind and subject, those that nothing has ended first.
+    `incidents` are warnings and errors by kind and subject, those that nothing has ended first. `speed_ups` are those of users who
+    work on the target, the newest first, and `speed_up_sums` each test over all of them.
     """
 
     status: StatusFacts
@@ -378,3 +380,5 @@ class ReportFacts:
     reaped: ReapedFacts | None = None
     incidents: tuple[Incident, ...] = ()
     benchmarks: tuple[BenchmarkResult, ...] = ()
+    speed_ups: tuple[UserSpeedUps, ...] = ()
+    speed_up_sums: tuple[SpeedUpSum, ...] = ()

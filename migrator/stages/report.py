@@ -11,6 +11,7 @@ from migrator.decide.incidents import ENDING_KINDS, incidents
 from migrator.decide.progress_facts import span_width, together
 from migrator.decide.report_parts import brick_outlooks, reaped_facts, target_outlook
 from migrator.decide.report_since import since_report
+from migrator.decide.speed_up import sums, users_of
 from migrator.decide.transfer_cost import fit_cost, sum_of
 from migrator.domain.benchmark import BenchmarkState
 from migrator.domain.benchmark_run import BenchmarkResult
@@ -81,6 +82,8 @@ def read_report(
             ledger.report_sums.latest_events([kind.value for kind in ENDING_KINDS]),
         ),
         benchmarks=_benchmarks(ledger),
+        speed_ups=(users := users_of(ledger.speed_ups.settled())),
+        speed_up_sums=sums(users),
     )
     return facts if earlier is None else _compared(ledger, facts, earlier)
 

@@ -33,17 +33,23 @@ from migrator.domain.drain_preflight import RetainedSource
 from migrator.domain.drain_run import DrainCheck, DrainSummary
 from migrator.domain.drain_standing import DrainStanding
 from migrator.domain.incidents import Incident
+from migrator.domain.metrics import MetricFamily, MetricSample
 from migrator.domain.probe import Probe, ProbeTimes
 from migrator.domain.purge import PurgeFinding, PurgeSummary, TreePurge
 from migrator.domain.retirement import CoverFound, PathSum, RetirementRecord, RetirementSummary, Uncovered
 from migrator.domain.run import BatchSummary, DeltaSummary, GuardFinding, RunSummary, Stopped, TreeWork
 from migrator.domain.scan import BrickWalk, CatalogRecord, ScanTimes
+from migrator.domain.speed_up import SpeedUp, SpeedUpSum, UserSpeedUps
+from migrator.domain.serving import Listening
 from migrator.domain.transfer import FileProblem
 from migrator.domain.verification import VerificationRecord
 from migrator.domain.volume_tasks import TaskCounters
 
 TEXT = (Path(__file__).parents[2] / "docs" / "json.md").read_text()
 TYPES = [
+    SpeedUp,
+    SpeedUpSum,
+    UserSpeedUps,
     AdditionSummary,
     RetirementSummary,
     CoverFound,
@@ -103,6 +109,9 @@ TYPES = [
     report_parts.BrickOutlook,
     report_parts.ReapedFacts,
     Incident,
+    MetricFamily,
+    MetricSample,
+    Listening,
     report.DonePoint,
     VerificationRecord,
     CatalogRecord,

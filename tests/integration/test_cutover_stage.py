@@ -151,7 +151,7 @@ def test_the_others_of_a_batch_are_moved_and_those_who_are_there_are_left(site: 
     assert [state for state, _ in site.states()] == ["retained", "retained"]
     outcome = document["outcomes"][0]
     assert set(outcome) == {
-        "batch", "cutover", "ending", "hint", "predicted_freeze_s", "problems", "tree", "words",
+        "batch", "cutover", "ending", "hint", "predicted_freeze_s", "problems", "speed_ups", "tree", "words",
     }  # fmt: skip
 
 

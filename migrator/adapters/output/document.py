@@ -110,11 +110,16 @@ class BarLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BarChart:
-    """Groups of bars, each group to a scale of its own. `summary` says in words what the chart shows."""
+    """Groups of bars, each group to a scale of its own, or all to one (`common`). `summary` says in words what the chart shows.
+
+    `marked` is a value with its words that a line stands for in every group, where there is one scale.
+    """
 
     title: str
     summary: str
     groups: tuple[tuple[str, tuple[BarLine, ...]], ...]
+    common: bool = False
+    marked: tuple[str, float] | None = None
 
 
 Block = Paragraph | Facts | Bar | Table | Chart | BarChart

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from migrator.adapters.output.document import Block, Document, Section, clean, figure, paragraph, paths, table, text
+from migrator.adapters.output.speed_up_document import speed_up_table
 from migrator.adapters.output.wording import NONE
 from migrator.domain.cutover_run import CutoverSummary, Ending, TreeOutcome
 from migrator.domain.paths import show
@@ -46,6 +47,8 @@ def _blocks(summary: CutoverSummary) -> Iterator[Block]:
             for one in summary.outcomes
         ),
     )
+    if measured := [(one.tree, one.speed_ups) for one in summary.outcomes if one.speed_ups]:
+        yield speed_up_table("Before and after, in the users' own trees", measured)
     for one in summary.outcomes:
         alert = one.ending not in (Ending.MOVED, Ending.PLANNED)
         for words in one.problems or (one.words,):

@@ -20,6 +20,7 @@ from migrator.adapters.output.report_charts import (
 from migrator.adapters.output.report_headline import headline_blocks
 from migrator.adapters.output.report_tables import brick_table, incident_table, reaped_blocks, users_standing
 from migrator.adapters.output.retirement_document import retirement_facts
+from migrator.adapters.output.speed_up_document import speed_up_blocks
 from migrator.adapters.output.status_document import (
     attention_table,
     batch_blocks,
@@ -62,6 +63,9 @@ def _sections(report: ReportFacts, rows: int | None) -> Iterator[Section]:
     if status.cutovers:
         every = cutover_blocks(status.cutovers, now_s=status.at_s, limit=rows)
         yield Section(title="Cutovers and freezes", blocks=(*freeze_chart(status.cutovers), *every))
+    if report.speed_ups:
+        found_ups = tuple(speed_up_blocks(report.speed_ups, report.speed_up_sums, limit=rows))
+        yield Section(title="Speed-ups of users", blocks=found_ups)
     yield from _bricks(report)
     if report.reaped is not None:
         yield Section(title="What is reaped", blocks=tuple(reaped_blocks(report, rows)))

@@ -11,6 +11,7 @@ from migrator.domain.cutover_seen import Act, Halt
 from migrator.domain.events import EventKind, Severity
 from migrator.domain.tree import UserTree
 from migrator.domain.units import format_duration
+from migrator.stages.cutover.comparing import TreeComparison
 from migrator.stages.cutover.guarding import Guarding
 from migrator.stages.cutover.machine import TreeMachine
 from migrator.stages.cutover.owed import call_owed
@@ -30,9 +31,10 @@ class Beginning:
         record = cutovers.latest(tree.path)
         own = record is not None and (record.plan, record.batch) == (cutting.plan.name, batch)
         # One who was let in by a call that was killed right then is not written down as retained yet.
+        comparison = TreeComparison.of(cutting)
         if record is not None and own and (record.under_way or record.state is CutoverState.THAWED):
             cutting.say(EventKind.CUTOVER_STARTED, Severity.INFO, record, f"goes on: {state_words(record.state)}")
-            return await machine.bring(record)
+            return await comparison.after(machine, await machine.bring(record), record)
         if record is not None:
             await call_owed(machine, record)
         if record is not None and record.state in SETTLED_STATES:
@@ -42,6 +44,7 @@ class Beginning:
             cutting.invocation.say(EventKind.GUARD_REFUSED, Severity.ERROR, f"{tree.user}: cutover", problem)
         if found.problems:
             return found
+        await comparison.before(tree)
         record = cutovers.plan(
             plan=cutting.plan.name,
             batch=batch,
@@ -53,7 +56,8 @@ class Beginning:
         predicted = "nothing is predicted" if predicted_s is None else f"{format_duration(predicted_s)} are predicted"
         message = f"{tree.user} is moved to the target; of the freeze {predicted}"
         cutting.say(EventKind.CUTOVER_STARTED, Severity.INFO, record, message)
-        return await machine.bring(record)
+        comparison.keep(record)
+        return await comparison.after(machine, await machine.bring(record), record)
 
     async def roll_back(self, machine: TreeMachine, tree: UserTree, batch: int) -> TreeOutcome:
         """Move a user back, from wherever he is."""

@@ -21,6 +21,7 @@ from migrator.ports.freezing import Freezer, WriterSearch
 from migrator.ports.hooks import Hooks
 from migrator.ports.ledger import Ledger, SiteRecord
 from migrator.ports.manifest import Manifests
+from migrator.ports.speed_ups import FileSamples, SpeedUpRecords, TreeTiming
 from migrator.ports.switching import Links
 from migrator.stages.cutover_texts import Telling
 from migrator.stages.run.context import Invocation, World
@@ -37,6 +38,16 @@ VerifyTree = Callable[[Plan, int, bytes], Awaitable[VerificationRecord]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Comparing:
+    """What measuring a user's tree before and after needs. Either side takes `limit_s` at most."""
+
+    timing: TreeTiming
+    samples: FileSamples
+    records: SpeedUpRecords
+    limit_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CutoverWorld:
     """What a cutover touches beside what a run does. `links` and `place` are None where hooks make the switch.
 
@@ -46,7 +57,8 @@ class CutoverWorld:
     ledger under a name; it is on the disk when that returns.
 
     `archive_folders` are those of the trees on the target, `archived` what proven archives hold as it is now, `to_archive` the rows
-    of a plan's reap list that are to be archived of a tree (blocking; raises Refused).
+    of a plan's reap list that are to be archived of a tree (blocking; raises Refused). `comparing` measures users' trees before and
+    after; None where the site does not want that.
     """
 
     freezer: Freezer
@@ -65,6 +77,7 @@ class CutoverWorld:
     archive_folders: ArchiveFolders
     archived: Callable[[], Archived]
     to_archive: Callable[[Plan, bytes], Iterable[Sequence[ReapRow]]]
+    comparing: Comparing | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -108,7 +108,7 @@ class TreeMachine:
         try:
             done = await self._carry_out(record, act)
         except asyncio.CancelledError:
-            self._note_cancelled()
+            self.note_cancelled()
             return self._failed(record, step_id, act, _INTERRUPTED), False
         except (MigratorError, OSError, TimeoutError) as error:
             # What is cancelled may say so in words of its own.
@@ -128,7 +128,7 @@ class TreeMachine:
         except (MigratorError, OSError, TimeoutError) as error:
             return _reason(error)
         except asyncio.CancelledError:
-            self._note_cancelled()
+            self.note_cancelled()
             return _INTERRUPTED
 
     async def _carry_out(self, record: CutoverRecord, act: Act) -> Done:
@@ -185,10 +185,11 @@ class TreeMachine:
         try:
             return await work
         except asyncio.CancelledError:
-            self._note_cancelled()
+            self.note_cancelled()
             return None
 
-    def _note_cancelled(self) -> None:
+    def note_cancelled(self) -> None:
+        """A cancellation that arrives now is taken as done, and remembered."""
         self.interrupted = True
         task = asyncio.current_task()
         if task is not None:
