@@ -61,6 +61,11 @@ def _standing(status: StatusFacts) -> Iterator[_Told]:
         words = "no answer" if probe.times is None else "answers"
         words = f"failed: {probe.failure}" if probe.failure else words
         yield _Told(subject=f"probe of the {probe.side.value}", state=words, words=words)
+    governor = status.governing.governor
+    if status.governing.at_work and governor is not None:
+        words = f"{governor.streams} of {governor.most}: {governor.reason}"
+        state = f"{governor.gate.value} {governor.bound.value} {governor.streams} {governor.most}"
+        yield _Told(subject="streams that may be at work", state=state, words=words)
     for one in status.blocked:
         # Some say for how long it has lasted: that is no change.
         state = "".join(character for character in one.on if not character.isdigit())

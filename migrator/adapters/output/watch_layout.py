@@ -55,13 +55,14 @@ class Rank(IntEnum):
     LEFT = 3
     WAITS = 4
     STREAMS = 5
-    BRICKS = 6
-    BATCHES = 7
-    USERS = 8
-    VERIFIED = 9
-    PROBES = 10
-    EVENTS = 11
-    RESTING_BRICKS = 12
+    ALLOWED = 6
+    BRICKS = 7
+    BATCHES = 8
+    USERS = 9
+    VERIFIED = 10
+    PROBES = 11
+    EVENTS = 12
+    RESTING_BRICKS = 13
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,6 +3,8 @@
 from collections.abc import Iterator, Sequence
 
 from migrator.adapters.output.chart import sparkline
+from migrator.adapters.output.document import Paragraph
+from migrator.adapters.output.governing_document import governing_blocks
 from migrator.adapters.output.progress_lines import event_line
 from migrator.adapters.output.watch_layout import Line, Part, Rank, Span, cells_of
 from migrator.adapters.output.wording import percent, when
@@ -127,6 +129,12 @@ def waits_part(status: StatusFacts, width: int) -> Part:
     if status.attention_total:
         lines.append((Span(f"{several(status.attention_total, 'file needs', 'files need')} attention", "yellow"),))
     return Part(label="waits", lines=tuple(lines), rank=Rank.WAITS, least=2, style="yellow")
+
+
+def allowed_part(status: StatusFacts) -> Part:
+    """How many streams may be at work and why, and what people have set."""
+    paragraphs = [block for block in governing_blocks(status.governing) if isinstance(block, Paragraph)]
+    return Part(label="allowed", lines=tuple((Span(block.text),) for block in paragraphs), rank=Rank.ALLOWED)
 
 
 def events_part(status: StatusFacts) -> Part:

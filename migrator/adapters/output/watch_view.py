@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from migrator.adapters.output.watch_layout import LABEL_CELLS, Line, Part, Span, arranged, beside, fitted, sides
-from migrator.adapters.output.watch_parts import events_part, progress_parts, run_part, waits_part
+from migrator.adapters.output.watch_parts import allowed_part, events_part, progress_parts, run_part, waits_part
 from migrator.adapters.output.watch_tables import batches_part, drains_part, probes_part, streams_part, users_part
 from migrator.domain.watch import WatchFacts
 
@@ -62,7 +62,8 @@ def _top(facts: WatchFacts, room: int) -> tuple[Part, ...]:
 
 
 def _at_work(facts: WatchFacts, room: int) -> tuple[Part, ...]:
-    return (waits_part(facts.status, room), streams_part(facts, room), drains_part(facts.status, room))
+    status = facts.status
+    return (waits_part(status, room), streams_part(facts, room), allowed_part(status), drains_part(status, room))
 
 
 def _counts(facts: WatchFacts, room: int) -> tuple[Part, ...]:

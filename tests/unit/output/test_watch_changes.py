@@ -24,6 +24,7 @@ FIRST = """\
 00:53:20 addition of gl2:/srv/b9/data gl3:/srv/b9/data: balancing, 17 files moved, 2 skipped
 00:53:20 probe of the source: answers
 00:53:20 probe of the target: no answer
+00:53:20 streams that may be at work: 3 of 8: more do not help alice
 00:53:20 waits: alice: on alice"""
 
 
@@ -49,7 +50,11 @@ def test_where_only_time_has_passed_nothing_is_said() -> None:
     estimate = replace(before.status.estimates[0], left_s=3598.0)
     assert before.status.rate is not None
     rate = replace(before.status.rate, size_bytes=7)
-    assert lines(before, later(before, runs=(run,), estimates=(estimate,), rate=rate)) == []
+    assert before.status.governing.governor is not None
+    governor = replace(before.status.governing.governor, at_s=AT_S + 1, reason="other figures")
+    governing = replace(before.status.governing, governor=governor)
+    now = later(before, runs=(run,), estimates=(estimate,), rate=rate, governing=governing)
+    assert lines(before, now) == []
 
 
 @pytest.mark.parametrize("life", [RunLife.SILENT, RunLife.KILLED, RunLife.ENDED])

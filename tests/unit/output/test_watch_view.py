@@ -29,6 +29,7 @@ waits      alice: on alice (migrator verify --user-batch 1)
 streams 3  home/alice   chunk 11  gl1:/srv/b1/data  25.0 %        3.0 MiB/s
            home/alice2  chunk 12  alice, mount      25.0 %       just begun
            home/alice   chunk 13  gl2:/alice        25.0 %  to be confirmed
+allowed    3 streams of 8 may be at work: more do not help alice.
 bricks     gl1:/alice        draining   3,766 files left  3 failures  40.0 MiB/s
            gl2:/srv…data +1  balancing    17 files moved   2 skipped
 batches    1 seeded
@@ -39,7 +40,6 @@ users      2 copying; cut over: 1 reverted
 probes     source  create 12.3 ms      sync 3.1 ms  stat 0.2 ms  unlink 0.9 ms
            target  no answer for 10 s
 events     00:53:20 error: alice: m alice
-
 
                                                                           q ends
 """
@@ -58,6 +58,8 @@ waits      alice: on alice (migrator verify --user-batch 1)                     
 streams 3  home/alice   chunk 11  gl1:/srv/b1/data  25.0 %        3.0 MiB/s  1 min 40 s         │ users      2 copying; cut over: 1 reverted
            home/alice2  chunk 12  alice, mount      25.0 %       just begun       1.0 s         │            alice   home/alice   copying  62.0 %  380 B left
            home/alice   chunk 13  gl2:/alice        25.0 %  to be confirmed  1 min 40 s         │            alice2  home/alice2  copying  62.0 %  380 B left
+                                                                                                │
+allowed    3 streams of 8 may be at work: more do not help alice.                               │
                                                                                                 │
 bricks     gl1:/alice         draining   3,766 files left  8.0 GiB left  3 failures  40.0 MiB/s │
            gl2:/srv…/data +1  balancing    17 files moved       1.0 GiB   2 skipped             │
@@ -80,7 +82,7 @@ waits      alice: on alice
            7 files need attention
 streams 3  home/alice  chunk 11  gl1:/s…
 +1 more    home/…ice2  chunk 12  alice,…
-no room for: verified, bricks, …  q ends
+no room for: verified, allowed,…  q ends
 """
 
 
@@ -93,7 +95,7 @@ def changed(facts: WatchFacts, **fields: object) -> WatchFacts:
     return replace(facts, status=replace(facts.status, **fields))  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(("width", "height", "expected"), [(80, 24, SMALL), (160, 23, WIDE), (40, 10, TINY)])
+@pytest.mark.parametrize(("width", "height", "expected"), [(80, 24, SMALL), (160, 25, WIDE), (40, 10, TINY)])
 def test_what_stands_in_a_window(width: int, height: int, expected: str) -> None:
     assert drawn(watched(), width, height) == expected
 
@@ -146,7 +148,7 @@ def test_after_the_end_the_last_call_is_named() -> None:
     ended = replace(facts.status.runs[0], life=RunLife.ENDED, finished_at_s=AT_S - 60, exit_code=3)
     said = drawn(replace(changed(facts, runs=(ended,)), streams=()), 80, 24)
     assert "nothing; run (process 4711) ended 1 min ago with exit code 3" in said
-    assert "streams" not in said
+    assert "\nstreams" not in said
 
 
 def test_each_verb_at_work_has_a_line_of_its_own() -> None:

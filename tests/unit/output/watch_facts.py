@@ -6,6 +6,7 @@ from migrator.domain.addition import AdditionSide, AdditionState
 from migrator.domain.addition_standing import AdditionStanding
 from migrator.domain.drain import DrainState
 from migrator.domain.drain_standing import DrainStanding
+from migrator.domain.governing import Bound, Gate, GoverningFacts, GovernorRecord
 from migrator.domain.probe import Probe, ProbeSide, ProbeTimes
 from migrator.domain.report import RunLife
 from migrator.domain.states import ChunkKind, PassKind
@@ -67,6 +68,22 @@ PROBES = (
 )
 
 
+GOVERNING = GoverningFacts(
+    governor=GovernorRecord(
+        at_s=AT_S,
+        run_id=1,
+        gate=Gate.OPEN,
+        bound=Bound.THROUGHPUT,
+        streams=3,
+        most=8,
+        hosts=(("gl1", 3),),
+        bwlimit_bytes_per_s=None,
+        reason="",
+    ),
+    at_work=True,
+)
+
+
 def stream(number: int, **changed: object) -> StreamAtWork:
     made = StreamAtWork(
         attempt_id=number,
@@ -95,6 +112,8 @@ def stream(number: int, **changed: object) -> StreamAtWork:
 def watched(path: bytes = b"home/alice", text: str = "alice") -> WatchFacts:
     status = report(path, text).status
     run = replace(status.runs[0], life=RunLife.AT_WORK, silent_s=2.0)
+    assert GOVERNING.governor is not None
+    governor = replace(GOVERNING.governor, reason=f"more do not help {text}")
     return WatchFacts(
         status=replace(
             status,
@@ -102,6 +121,7 @@ def watched(path: bytes = b"home/alice", text: str = "alice") -> WatchFacts:
             drains=(replace(DRAIN, bricks=(f"gl1:/{text}",)),),
             additions=(ADDITION,),
             probes=PROBES,
+            governing=replace(GOVERNING, governor=governor),
         ),
         streams=(
             stream(1, tree=path),
