@@ -39,8 +39,8 @@ from migrator.domain.purge import PurgeFinding, PurgeSummary, TreePurge
 from migrator.domain.retirement import CoverFound, PathSum, RetirementRecord, RetirementSummary, Uncovered
 from migrator.domain.run import BatchSummary, DeltaSummary, GuardFinding, RunSummary, Stopped, TreeWork
 from migrator.domain.scan import BrickWalk, CatalogRecord, ScanTimes
-from migrator.domain.speed_up import SpeedUp, SpeedUpSum, UserSpeedUps
 from migrator.domain.serving import Listening
+from migrator.domain.speed_up import SpeedUp, SpeedUpSum, UserSpeedUps
 from migrator.domain.transfer import FileProblem
 from migrator.domain.verification import VerificationRecord
 from migrator.domain.volume_tasks import TaskCounters
