@@ -26,6 +26,8 @@ _VERBS = {
     "purge": "migrator.cli.purge:purge_command",
     "status": "migrator.cli.status:status_command",
     "report": "migrator.cli.report:report_command",
+    "metrics": "migrator.cli.metrics:metrics_command",
+    "serve": "migrator.cli.serve:serve_command",
     "brick": "migrator.cli.brick_retire:brick",
     "bench": "migrator.cli.bench:bench",
     "lab": "migrator.cli.lab:lab",

@@ -1,0 +1,96 @@
+"""`metrics`: for Prometheus. It reads the ledger and disturbs nothing."""
+
+from pathlib import Path
+
+import click
+
+from migrator import bootstrap
+from migrator.cli.context import describe_error, open_site, verb
+from migrator.cli.invocation import Invocation
+from migrator.cli.options import Duration, plan_option
+from migrator.cli.serve import announce, serve_until_stopped, served
+from migrator.domain.errors import ExitCode, MigratorError, UsageError
+
+_LEAST_INTERVAL_S = 1.0
+
+
+@click.command("metrics")
+@plan_option
+@click.option(
+    "--textfile",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write this file for node_exporter, as NAME.prom in the directory that its textfile collector reads.",
+)
+@click.option(
+    "--interval",
+    "interval_s",
+    type=Duration(least_s=_LEAST_INTERVAL_S),
+    help="With --textfile: write it again and again, with this pause, until Ctrl-C or SIGTERM.",
+)
+@click.option(
+    "--listen",
+    metavar="ADDRESS:PORT",
+    help="Answer at http://ADDRESS:PORT/metrics, as in 127.0.0.1:9465. Other machines need --token-file.",
+)
+@served
+@verb
+def metrics_command(
+    invocation: Invocation,
+    *,
+    plan_name: str | None,
+    textfile: Path | None,
+    interval_s: float | None,
+    listen: str | None,
+    token_file: Path | None,
+    names: tuple[str, ...],
+) -> ExitCode:
+    """Progress, rates, errors, drains, freezes and signs of life for Prometheus; on standard output without options."""
+    _check(textfile, interval_s, listen, token_file, names)
+    wiring = bootstrap.Wiring(open_site(invocation))
+    from migrator.bootstrap import serving  # noqa: PLC0415 - its libraries are loaded only for this
+
+    # Whatever is wrong is said before anything is served.
+    families = serving.metrics_of(wiring, plan_name)
+    if listen is not None:
+        listener = serving.listen(listen, token_file=token_file, names=names)
+        return serve_until_stopped(
+            serving.serve_metrics(
+                wiring, listener, plan=plan_name, say=lambda where: announce(invocation, where, "metrics", "metrics")
+            ),
+            listener.close,
+        )
+    if textfile is not None:
+        serving.write_metrics(textfile, families)
+        if interval_s is not None:
+            return serve_until_stopped(
+                serving.keep_writing(wiring, textfile, plan=plan_name, interval_s=interval_s, say=_say)
+            )
+        return ExitCode.DONE
+    if invocation.as_json:
+        from migrator.adapters.output.json_form import to_json  # noqa: PLC0415
+
+        click.echo(to_json(families), nl=False)
+    else:
+        from migrator.adapters.output.prometheus import to_prometheus  # noqa: PLC0415
+
+        click.echo(to_prometheus(families).decode(), nl=False)
+    return ExitCode.DONE
+
+
+def _check(
+    textfile: Path | None,
+    interval_s: float | None,
+    listen: str | None,
+    token_file: Path | None,
+    names: tuple[str, ...],
+) -> None:
+    if textfile is not None and listen is not None:
+        raise UsageError("--textfile excludes --listen", hint="give one of them; both may run beside each other")
+    if interval_s is not None and textfile is None:
+        raise UsageError("--interval is for --textfile", hint="with --listen, Prometheus says how often")
+    if listen is None and (token_file is not None or names):
+        raise UsageError("--token-file and --name are for --listen", hint="add --listen 127.0.0.1:9465")
+
+
+def _say(error: MigratorError) -> None:
+    click.echo(describe_error(error), err=True)

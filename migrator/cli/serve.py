@@ -1,0 +1,100 @@
+"""`serve`: the report as a page that reads the ledger anew by itself. It changes nothing."""
+
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import click
+
+from migrator import bootstrap
+from migrator.adapters.output.json_form import to_json
+from migrator.cli.context import open_site, run_to_end, verb
+from migrator.cli.invocation import Invocation
+from migrator.cli.options import Duration, plan_option
+from migrator.domain.errors import ExitCode, Interrupted
+from migrator.domain.serving import Listening
+
+_LEAST_INTERVAL_S = 1.0
+
+
+def served(function: Callable[..., None]) -> Callable[..., None]:
+    """What every verb takes that listens: `--token-file` and `--name`."""
+    function = click.option(
+        "--name",
+        "names",
+        multiple=True,
+        metavar="NAME",
+        help="A name of this machine that requests may come by, beside its host name and addresses; repeatable.",
+    )(function)
+    return click.option(
+        "--token-file",
+        type=click.Path(path_type=Path),
+        help="Ask for the token in this file (its owner's alone, at least 16 characters).",
+    )(function)
+
+
+@click.command("serve")
+@plan_option
+@click.option(
+    "--listen",
+    metavar="ADDRESS:PORT",
+    default="127.0.0.1:9466",
+    show_default=True,
+    help="Where; port 0 is any that is free. Addresses that other machines reach need --token-file.",
+)
+@served
+@click.option(
+    "--interval",
+    "interval_s",
+    type=Duration(least_s=_LEAST_INTERVAL_S),
+    default="10s",
+    show_default=True,
+    help="How often the page reads the ledger anew.",
+)
+@verb
+def serve_command(
+    invocation: Invocation,
+    *,
+    plan_name: str | None,
+    listen: str,
+    token_file: Path | None,
+    names: tuple[str, ...],
+    interval_s: float,
+) -> ExitCode:
+    """The report as a local web page that keeps itself up to date, until Ctrl-C or SIGTERM; it changes nothing."""
+    wiring = bootstrap.Wiring(open_site(invocation))
+    # What is wrong with the ledger is said here, and not to the first browser.
+    wiring.ledger(read_only=True).close()
+    from migrator.bootstrap import serving  # noqa: PLC0415 - its libraries are loaded only for this
+
+    listener = serving.listen(listen, token_file=token_file, names=names)
+    return serve_until_stopped(
+        serving.serve_report(
+            wiring,
+            listener,
+            plan=plan_name,
+            interval_s=interval_s,
+            say=lambda where: announce(invocation, where, "the report", ""),
+        ),
+        listener.close,
+    )
+
+
+def announce(invocation: Invocation, where: Listening, what: str, path: str) -> None:
+    """Say where something is served now, also to whoever reads a pipe."""
+    if invocation.as_json:
+        click.echo(to_json(where, indent=None), nl=False)
+        return
+    token = " (append ?token=..., once)" if where.token and not path else ""
+    click.echo(f"migrator: {what} at {where.url}{path}{token}; Ctrl-C ends it", err=True)
+
+
+def serve_until_stopped(work: Coroutine[Any, Any, None], close: Callable[[], None] = lambda: None) -> ExitCode:
+    """Serve until a signal comes, which is how this ends, and close what was opened for it."""
+    try:
+        run_to_end(work, when_interrupted="")
+    except Interrupted:
+        pass
+    finally:
+        close()
+    return ExitCode.DONE
