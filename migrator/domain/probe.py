@@ -1,5 +1,6 @@
 """Probes: what users feel, measured on both file systems by small operations in a directory of the program's own."""
 
+import re
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -9,8 +10,18 @@ PROBE_NAME = b".migrator-probe"
 ENTRIES = 16
 """How many files the directory has that is listed, and how many names probes use by turns: they lie on several bricks."""
 
+PROBE_NAMES = 2 * ENTRIES + 1
+"""The most names that lie in the directory."""
+
+_PROBE_PATH = re.compile(re.escape(PROBE_NAME) + rb"/(?:(?:probe|entry)-[0-9]{2}|complete)")
+
 PROBE_LOCK = "probes"
 """Whoever holds it probes: several programs at once do not make more of it."""
+
+
+def is_probe(path: bytes) -> bool:
+    """Whether a path below the root is a file of probes, in which nobody's data is."""
+    return _PROBE_PATH.fullmatch(path) is not None
 
 
 class ProbeSide(StrEnum):

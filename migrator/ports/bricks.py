@@ -77,9 +77,11 @@ class BrickWalks(Protocol):
         only_trees: bool,
         times_from_mdata: bool,
         listener: BrickListener,
+        own: bool = False,
     ) -> BrickTotals:
         """Walk a brick on its host, and return when everything has been handed out. With `only_trees` nothing outside
-        the trees is looked at but the directories that lead to them. On cancellation it is ended there first. Raises
+        the trees is looked at but the directories that lead to them; with `own` what this program keeps in the root is
+        looked at, too, which no scan lists. On cancellation it is ended there first. Raises
         BrickLost, HostLost, UsageError, and what the listener raises.
         """
 

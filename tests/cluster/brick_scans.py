@@ -79,10 +79,11 @@ class WatchedWalks:
         only_trees: bool,
         times_from_mdata: bool,
         listener: BrickListener,
+        own: bool = False,
     ) -> BrickTotals:
         watched = _Listener(brick, listener, self._happening)
         return await self._walks.walk(
-            brick, trees=trees, only_trees=only_trees, times_from_mdata=times_from_mdata, listener=watched
+            brick, trees=trees, only_trees=only_trees, times_from_mdata=times_from_mdata, listener=watched, own=own
         )
 
 

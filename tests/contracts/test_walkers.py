@@ -360,6 +360,25 @@ def test_what_is_gone_when_it_is_looked_at_is_counted_and_no_problem(brick: Hand
     assert (walked.failed, walked.end.vanished, len(walked.rows)) == ([], 2, 3)
 
 
+def test_what_the_program_keeps_in_the_root_is_listed_where_that_is_asked_for(brick: HandBrick, walk: Walk) -> None:
+    own = {
+        b".migrator-sentinel",
+        b".migrator-purge/cutover-000001/kept",
+        b".migrator-bench/file",
+        b".migrator-probe/entry-00",
+    }
+    for path in (*own, b"home/file"):
+        brick.file(os.fsdecode(path))
+    brick.file(".glusterfs-anonymous-inode-0000/file")
+    brick.adopt()
+    for number, path in enumerate(sorted(own)):
+        os.setxattr(brick.root / os.fsdecode(path), GFID, number.to_bytes(16, "big"))
+    for asked in (False, True):
+        walked = walk(brick.root, own=asked)
+        files = {path for path, row in walked.rows.items() if row["type"] != "directory"}
+        assert files == {b"home/file"} | (own if asked else set())
+
+
 def test_a_wrong_call_is_refused_with_words(brick: HandBrick, program: list[str]) -> None:
     right = ["walk", "--brick", str(brick.root), "--times", "mdata"]
     for argv, given in (

@@ -104,6 +104,14 @@ def test_everything_but_directories_and_link_to_files_is_left_with_all_its_names
     assert not any(one.open for one in found.found)
 
 
+def test_probes_are_nobodys_data_and_whatever_else_lies_with_them_is(made: HandBrick) -> None:
+    for name in ("probe-03", "entry-15", "complete", "thesis"):
+        made.file(f".migrator-probe/{name}", b"x")
+    made.file("home/.migrator-probe/probe-03", b"x")
+    left = set(by_name(look(made, digests=False)))
+    assert {name for name in left if b"probe" in name} == {b".migrator-probe/thesis", b"home/.migrator-probe/probe-03"}
+
+
 def test_a_name_that_was_not_found_is_missing_in_the_count(made: HandBrick) -> None:
     outside = made.root / ".glusterfs/landfill/elsewhere"
     os.link(made.root / "home/raw", outside)

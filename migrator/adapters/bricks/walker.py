@@ -100,7 +100,7 @@ class Totals:
 
 class Shares(NamedTuple):
     """What all workers need to know. `ways` are the trees and the directories that lead to them, where nothing else
-    outside the trees is looked at.
+    outside the trees is looked at. `own`: the program's own in the root is looked at, too.
     """
 
     root: int
@@ -110,6 +110,7 @@ class Shares(NamedTuple):
     mounts: set[bytes]
     times_from_mdata: bool
     block_rows: int
+    own: bool
 
 
 class Walker:
@@ -121,6 +122,7 @@ class Walker:
         self._trees = shares.trees
         self._ways = shares.ways
         self._mounts = shares.mounts
+        self._own = shares.own
         self._from_mdata = shares.times_from_mdata
         self._files = Rows(shares.output, ROWS, shares.block_rows)
         self._directories = Rows(shares.output, DIRECTORIES, shares.block_rows)
@@ -162,7 +164,7 @@ class Walker:
             with os.scandir(b".") as listing:
                 for listed in listing:
                     name = listed.name
-                    if not (task.path == b"" and is_internal(name)) and self._is_wanted(task, name):
+                    if not (task.path == b"" and is_internal(name, own=self._own)) and self._is_wanted(task, name):
                         self._entry(task, name, found)
         except OSError as error:
             self._failed(task.path, "list", error)
@@ -324,6 +326,8 @@ def ways_to(trees: Iterable[bytes]) -> set[bytes]:
     return ways
 
 
-def is_internal(name: bytes) -> bool:
-    """Whether a name in the root is Gluster's own, or the program's own."""
-    return name in (b".glusterfs", SENTINEL, PURGE, PROBE, BENCH) or name.startswith(ANONYMOUS_PREFIX)
+def is_internal(name: bytes, *, own: bool) -> bool:
+    """Whether a name in the root is Gluster's own, or the program's own where that is not looked at (`own`)."""
+    if name == b".glusterfs" or name.startswith(ANONYMOUS_PREFIX):
+        return True
+    return not own and name in (SENTINEL, PURGE, PROBE, BENCH)

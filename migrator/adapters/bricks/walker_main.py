@@ -75,6 +75,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--brick", required=True)
     parser.add_argument("--times", required=True, choices=["mdata", "file"])
     parser.add_argument("--only-trees", action="store_true")
+    parser.add_argument("--own", action="store_true")
     parser.add_argument("--workers", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--block-rows", type=int, default=BLOCK_ROWS)
     options = parser.parse_args(arguments)
@@ -102,6 +103,7 @@ def main(arguments: Sequence[str]) -> int:
             mounts=mounts,
             times_from_mdata=options.times == "mdata",
             block_rows=options.block_rows,
+            own=options.own,
         )
         walker = Walker(shares)
         tasks = deque([Task(b"", -1)])

@@ -65,13 +65,16 @@ class HostBrickWalks:
         only_trees: bool,
         times_from_mdata: bool,
         listener: BrickListener,
+        own: bool = False,
     ) -> BrickTotals:
-        """Walk a brick, the whole of it or with `only_trees` these trees and the way to them. Raises BrickLost, HostLost, UsageError, and what the listener raises."""
+        """Walk a brick, the whole of it or with `only_trees` these trees and the way to them; with `own` the program's own in the root, too. Raises BrickLost, HostLost, UsageError, and what the listener raises."""
         host = await self._hosts.reach(brick.host)
         program = await self._program(host)
         argv = [*program, b"walk", b"--brick", brick.path, b"--times", b"mdata" if times_from_mdata else b"file"]
         if only_trees:
             argv.append(b"--only-trees")
+        if own:
+            argv.append(b"--own")
         if self._workers is not None:
             argv += [b"--workers", b"%d" % self._workers]
         stream = _Stream(brick, listener)

@@ -11,6 +11,7 @@ from migrator.domain.brick import Brick
 from migrator.domain.drain_seen import AuditSeen
 from migrator.domain.errors import MigratorError
 from migrator.domain.paths import show
+from migrator.domain.probe import PROBE_NAMES, is_probe
 from migrator.domain.scan import ScanProblem
 from migrator.ports.bricks import BrickHello, BrickLost, BrickTotals, BrickWalks
 from migrator.ports.clock import Clock
@@ -49,7 +50,10 @@ async def _audit(
     failure, totals = "", BrickTotals(rows=0, directories=0, problems=0)
     try:
         # Times do not matter here: those of the file spare an attribute of every file.
-        totals = await walks.walk(brick, trees=(), only_trees=False, times_from_mdata=False, listener=listener)
+        # What the program keeps on the source holds users' files, too: those that a purge has not removed yet.
+        totals = await walks.walk(
+            brick, trees=(), only_trees=False, times_from_mdata=False, listener=listener, own=True
+        )
     except MigratorError as error:
         failure = error.message
     return BrickAudit(
@@ -94,10 +98,10 @@ class _Listener:
 
     async def rows(self, payload: memoryview) -> None:
         """Entries that are no directories."""
-        wanted = sys.maxsize if self._explained else MOST_EXAMPLES - len(self.left)
+        wanted = sys.maxsize if self._explained else MOST_EXAMPLES - len(self.left) + PROBE_NAMES
         rows, paths = await asyncio.to_thread(self._read_block, payload, wanted)
         self.row_count += rows
-        left = [path for path in paths if path not in self._explained]
+        left = [path for path in paths if path not in self._explained and not is_probe(path)]
         self.explained += len(paths) - len(left)
         self.left.extend(left[: MOST_EXAMPLES - len(self.left)])
 
@@ -107,6 +111,6 @@ class _Listener:
     async def problems(self, problems: Sequence[ScanProblem], to_ask: Sequence[ScanProblem]) -> None:
         """What could not be read, and what may be data."""
         self.failed.extend(f"{show(one.path)}: {one.reason}" for one in problems[: MOST_EXAMPLES - len(self.failed)])
-        unsure = [one.path for one in to_ask if one.path not in self._explained]
+        unsure = [one.path for one in to_ask if one.path not in self._explained and not is_probe(one.path)]
         self.explained_unsure += len(to_ask) - len(unsure)
         self.unsure.extend(unsure[: MOST_EXAMPLES - len(self.unsure)])

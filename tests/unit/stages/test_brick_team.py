@@ -50,8 +50,9 @@ class Walks:
         only_trees: bool,
         times_from_mdata: bool,
         listener: BrickListener,
+        own: bool = False,
     ) -> BrickTotals:
-        assert (trees, only_trees, times_from_mdata) == ([b"home/a"], True, True)
+        assert (trees, only_trees, times_from_mdata, own) == ([b"home/a"], True, True, False)
         return await self._walks.get(brick.host, well)(listener)
 
 

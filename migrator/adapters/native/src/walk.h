@@ -32,6 +32,7 @@ struct walk {
     dev_t device;
     bool times_from_mdata;
     bool only_trees; /* of what lies outside the trees, look at what leads to one alone */
+    bool own;        /* look at the program's own in the root, too */
     uint32_t block_rows;
     char *tree_names;
     char **trees; /* pointers into them, in order of bytes */

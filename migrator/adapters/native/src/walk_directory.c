@@ -160,21 +160,23 @@ static void put_off(struct worker *worker, const struct task *task, ino_t inode,
     publish(worker);
 }
 
-static bool is_internal(const struct task *task, const char *name)
+static bool is_internal(const struct walk *walk, const struct task *task, const char *name)
 {
     if (name[0] != '.')
         return false;
     if (name[1] == '\0' || (name[1] == '.' && name[2] == '\0'))
         return true;
-    return task->path_length == 0 && (strcmp(name, ".glusterfs") == 0 || strcmp(name, SENTINEL) == 0 ||
-                                      strcmp(name, PURGE) == 0 || strcmp(name, PROBE) == 0 ||
-                                      strcmp(name, BENCH) == 0 ||
-                                      strncmp(name, ANONYMOUS_PREFIX, strlen(ANONYMOUS_PREFIX)) == 0);
+    if (task->path_length > 0)
+        return false;
+    if (strcmp(name, ".glusterfs") == 0 || strncmp(name, ANONYMOUS_PREFIX, strlen(ANONYMOUS_PREFIX)) == 0)
+        return true;
+    return !walk->own && (strcmp(name, SENTINEL) == 0 || strcmp(name, PURGE) == 0 || strcmp(name, PROBE) == 0 ||
+                          strcmp(name, BENCH) == 0);
 }
 
 static bool is_skipped(const struct walk *walk, const struct task *task, const char *name)
 {
-    return is_internal(task, name) || (walk->only_trees && task->tree == NO_TREE && !leads_to_tree(walk, task, name));
+    return is_internal(walk, task, name) || (walk->only_trees && task->tree == NO_TREE && !leads_to_tree(walk, task, name));
 }
 
 static int by_inode(const void *left, const void *right)

@@ -1,0 +1,60 @@
+"""What an audit of drained bricks counts: blocks of names as a walk hands them out."""
+
+import asyncio
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from migrator.decide.drain_audit import MOST_EXAMPLES
+from migrator.domain.brick import Brick
+from migrator.domain.drain_seen import AuditSeen
+from migrator.ports.bricks import BrickHello, BrickListener, BrickTotals
+from migrator.stages.bricks.audit import audit_bricks
+from tests.fakes import VirtualClock
+
+VOLUME_ID = "v"
+BRICK = Brick(name="gl3:/b", host="gl3", path=b"/b", online=True)
+
+
+class Walks:
+    """One brick with these names. The `BrickWalks` port."""
+
+    hosts: Collection[str] = ("gl3",)
+
+    def __init__(self, *names: bytes) -> None:
+        self._names = names
+
+    async def reach(self, host: str) -> None: ...
+
+    async def walk(self, brick: Brick, *, listener: BrickListener, own: bool = False, **_: Any) -> BrickTotals:
+        await listener.hello(BrickHello(volume_id=VOLUME_ID, root_gfid=bytes(15) + b"\1", pending_heals=0, device=7))
+        names = [name for name in self._names if own or not name.startswith(b".migrator-")]
+        if names:
+            await listener.rows(memoryview(b"\0".join(names)))
+        return BrickTotals(rows=len(names), directories=1, problems=0)
+
+
+def block(payload: memoryview, most: int) -> tuple[int, tuple[bytes, ...]]:
+    names = bytes(payload).split(b"\0")
+    return len(names), tuple(names[:most])
+
+
+def audited(names: Sequence[bytes]) -> AuditSeen:
+    return asyncio.run(
+        audit_bricks((BRICK,), volume_id=VOLUME_ID, walks=Walks(*names), read_block=block, clock=VirtualClock())
+    )
+
+
+def test_what_a_purge_has_kept_is_left_as_everything_else() -> None:
+    kept = b".migrator-purge/cutover-000001/tree/thesis"
+    audit = audited((kept, b".migrator-bench/0123/file", b".migrator-sentinel"))
+    assert (audit.left, audit.clean) == (3, False)
+    assert kept in audit.examples
+
+
+def test_probes_are_not_left_whatever_else_lies_with_them_is() -> None:
+    probes = [b".migrator-probe/%s-%02d" % (kind, number) for kind in (b"entry", b"probe") for number in range(16)]
+    assert audited((*probes, b".migrator-probe/complete")).clean
+    many = [b"home/%d" % number for number in range(2 * MOST_EXAMPLES)]
+    assert audited((*probes, *many)).left == len(many)
+    audit = audited((*probes, b".migrator-probe/thesis"))
+    assert (audit.left, audit.examples) == (1, (b".migrator-probe/thesis",))
