@@ -21,6 +21,7 @@ from migrator.ports.lanes import BrickGuard
 from migrator.ports.ledger import Ledger, SiteRecord
 from migrator.ports.storage_targets import StorageTargets
 from migrator.stages.run import run_batches
+from migrator.stages.run.governor import Governing
 from migrator.stages.run.lanes import LaneSet
 from tests.contracts.plans import small_plan
 from tests.fakes import (
@@ -82,6 +83,7 @@ class World:
     bricks: BrickGuard | None = None
     engine_name: str = "rsync"
     storage: StorageTargets | None = None
+    governing: Callable[[], Governing] | None = None
 
     def __post_init__(self) -> None:
         self.target.source = self.source
@@ -111,6 +113,7 @@ class World:
         own = FakeLane(streams, streams, request.jobs, engine_name=self.engine_name)
         ports["lanes"] = LaneSet([own, *self.more_lanes])
         ports["bricks"], ports["driving"], ports["storage"] = self.bricks, None, self.storage
+        ports["governing"] = None if self.governing is None else self.governing()
         return await run_batches(request, clock=clock, tokens=self.tokens, blocking=self.blocking, **ports)
 
     @property

@@ -62,7 +62,7 @@ class ChunkQueue:
             if (chunk := self._next(lane)) is not None:
                 self._taken[chunk.id] = chunk.brick
                 if self._governor is not None:
-                    self._governor.begin(chunk.id, lane.host, streams=self._routes.streams)
+                    self._governor.begin(chunk.id, lane.host, hosts=self._routes.hosts)
                 return chunk
             if not self._taken and not self._delayed and self._nothing_waits():
                 self.finished.set()
@@ -101,7 +101,7 @@ class ChunkQueue:
             self._governor.end(chunk.id)
 
     def _next(self, lane: Lane) -> ChunkRecord | None:
-        if self._governor is not None and not self._governor.may_begin(lane.host, streams=self._routes.streams):
+        if self._governor is not None and not self._governor.may_begin(lane.host, hosts=self._routes.hosts):
             return None
         eligible = self._routes.eligible(lane, self._bricks)
         now_s = self._clock.monotonic_s()

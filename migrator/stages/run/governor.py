@@ -6,7 +6,7 @@ end, one that is raised at once.
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from migrator.decide.climbing import Flow
@@ -84,7 +84,8 @@ class Governor:
     _grants: dict[int, tuple[str, int | None]] = field(default_factory=dict)
     _watchers: list[Callable[[], None]] = field(default_factory=list)
     _flowing: Mapping[str, int] = field(default_factory=dict)
-    _probed_s: float = 0.0
+    _begun_s: float = 0.0
+    _probed_s: dict[ProbeSide, float] = field(default_factory=dict)
     _loads_s: float | None = None
 
     def __post_init__(self) -> None:
@@ -93,7 +94,7 @@ class Governor:
         self._settings = self._settings_now()
         self.state = first_state(self._settings, self.governing.by)
         self._decision = decide(self.state, self._settings, self._controls)
-        self._probed_s = self.clock.now_s()
+        self._begun_s = self.clock.now_s()
         self._keep()
 
     @property
@@ -128,12 +129,8 @@ class Governor:
         before, self._settings = self._settings, self._settings_now()
         if before != self._settings:
             self.state = changed(self.state, before, self._settings)
-        for side in ProbeSide:
-            for probe in self.governing.probes.since(side, self._probed_s):
-                if probe.latency_s is not None:
-                    self.state = after_probe(self.state, side, probe.latency_s, self._settings)
-        newest = [probe.at_s for probe in self.governing.probes.newest()]
-        self._probed_s = max([self._probed_s, *newest])
+        if self._settings.limits.max_latency_s is not None:
+            self._read_probes()
         self._decide()
 
     def flowed(self, moved: StreamCounters, interval_s: float) -> None:
@@ -155,17 +152,17 @@ class Governor:
         self.state = after_flow(self.state, flow, self._settings, settle_s=self.governing.settle_s)
         self._decide()
 
-    def may_begin(self, host: str, *, streams: int) -> bool:
-        """Whether one more chunk may be begun on a host now; `streams` can be at work in all, as things are."""
+    def may_begin(self, host: str, *, hosts: Collection[str]) -> bool:
+        """Whether one more chunk may be begun on a host now; `hosts` are all where streams can be at work, as things are."""
         if self._at_work().get(host, 0) >= self._decision.hosts.get(host, 0):
             return False
         limit = self._decision.bwlimit_bytes_per_s
-        return limit is None or not self._grants or self._free(limit) >= _HALF * self._fair(limit, streams)
+        return limit is None or not self._grants or self._free(limit) >= _HALF * self._fair(limit, hosts)
 
-    def begin(self, chunk_id: int, host: str, *, streams: int) -> None:
+    def begin(self, chunk_id: int, host: str, *, hosts: Collection[str]) -> None:
         """A chunk is begun there: it gets its share of the limit, until `end`."""
         limit = self._decision.bwlimit_bytes_per_s
-        share = None if limit is None else max(min(self._fair(limit, streams), self._free(limit)), 1)
+        share = None if limit is None else max(min(self._fair(limit, hosts), self._free(limit)), 1)
         self._grants[chunk_id] = host, share
 
     def end(self, chunk_id: int) -> None:
@@ -192,8 +189,9 @@ class Governor:
             found[host] = found.get(host, 0) + 1
         return found
 
-    def _fair(self, limit: int, streams: int) -> int:
-        return max(limit // max(min(self._decision.streams, streams), 1), 1)
+    def _fair(self, limit: int, hosts: Collection[str]) -> int:
+        streams = sum(count for host, count in self._decision.hosts.items() if host in hosts)
+        return max(limit // max(streams, 1), 1)
 
     def _free(self, limit: int) -> int:
         """What is not given out. A stream that was begun without a limit counts as one with its share."""
@@ -204,6 +202,14 @@ class Governor:
         governing = self.governing
         now = opening(governing.windows, self.clock.now_s(), governing.local_time)
         return settings_now(self.hosts, governing.limits, self._controls, now)
+
+    def _read_probes(self) -> None:
+        """Those that are new; a side's come in the order in which they were begun, the other side's may come later."""
+        for side in ProbeSide:
+            for probe in self.governing.probes.since(side, self._probed_s.get(side, self._begun_s)):
+                self._probed_s[side] = probe.at_s
+                if probe.latency_s is not None:
+                    self.state = after_probe(self.state, side, probe.latency_s, self._settings)
 
     async def _read_loads(self) -> None:
         now_s = self.clock.monotonic_s()

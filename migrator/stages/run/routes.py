@@ -66,6 +66,13 @@ class Routes:
         lanes = (lane for lane in self.lanes if lane.reads_mount or not (self.unfit or lane.host in self.lost))
         return sum(lane.jobs for lane in lanes)
 
+    @property
+    def hosts(self) -> frozenset[str]:
+        """Where streams may be at work now."""
+        return frozenset(
+            lane.host for lane in self.lanes if lane.reads_mount or not (self.unfit or lane.host in self.lost)
+        )
+
     def _is_served(self, brick: str | None) -> bool:
         """Whether a lane of its own reads the brick: the mount's lanes leave its chunks alone."""
         only = self.invocation.request.only_bricks
