@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 
 from migrator.adapters.bricks.leftovers import HostLeftovers
+from migrator.adapters.bricks.marks import marks_on_bricks
 from migrator.adapters.bricks.places import gluster_versions, look_at_places
 from migrator.adapters.catalog.block_paths import paths_of
 from migrator.adapters.catalog.brick_contents import BrickContentFiles
@@ -18,6 +19,7 @@ from migrator.bootstrap.local_time import local_time
 from migrator.bootstrap.probing import probe_world
 from migrator.bootstrap.scanning import bricks
 from migrator.domain.brick import Brick
+from migrator.domain.drain_preflight import BrickMarks
 from migrator.domain.drain_seen import PlaceSeen
 from migrator.domain.errors import UsageError
 from migrator.ports.progress import Progress
@@ -40,6 +42,9 @@ async def drain_world(
 
         async def open_files(some: Sequence[Brick], trees: Sequence[bytes]) -> int | None:
             return await open_on_bricks(hosts, some, trees)
+
+        async def marks(some: Sequence[Brick], volume_id: str) -> tuple[BrickMarks, ...] | None:
+            return await marks_on_bricks(hosts, some, volume_id)
 
         async def places(some: Sequence[Brick], volume_id: str) -> Mapping[str, PlaceSeen]:
             return await look_at_places(hosts, some, volume_id=volume_id)
@@ -76,5 +81,6 @@ async def drain_world(
             plans=wiring.plans(known.site_id if (known := ledger.site.read()) else None),
             retain_s=site.cutover.retain_s,
             leftovers=HostLeftovers(hosts),
+            marks=marks,
             recovery=MountedVolumeRecovery(source.root),
         )

@@ -4,6 +4,7 @@ A drain takes days and slows everybody down, and one that runs out of room in th
 be known to go wrong is asked before it. What is not known speaks against it too.
 """
 
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
@@ -14,7 +15,7 @@ from migrator.decide.gluster_faults import version_problems
 from migrator.decide.subvolumes import subvolumes
 from migrator.domain.brick import Brick, VolumeState
 from migrator.domain.brick_list import BrickRoom
-from migrator.domain.drain_preflight import DrainFacts
+from migrator.domain.drain_preflight import BrickMarks, DrainFacts
 from migrator.domain.paths import show
 from migrator.domain.units import format_size, several
 
@@ -22,6 +23,7 @@ _MARGIN_SHARE = 0.05
 """Of what is moved: users go on writing, and directories and link-to files take room too."""
 
 _SHOWN = 10
+_MARKS_SHOWN = 3
 _SIZES = {"KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30, "TB": 1 << 40, "PB": 1 << 50, "B": 1}
 """Gluster's own units in options: powers of 1,024."""
 
@@ -65,6 +67,7 @@ def _problems(facts: DrainFacts) -> Iterator[str]:
     yield from version_problems(facts.versions, hosts)
     yield from _open_files(facts)
     yield from _linked_symlinks(facts.linked_symlinks)
+    yield from _marked(facts.marks)
     yield from retained_problems(facts.retained, unread_plan=facts.unread_plan, accepted=facts.retained_accepted)
 
 
@@ -192,6 +195,33 @@ def _linked_symlinks(paths: Sequence[bytes] | None) -> Iterator[str]:
             f"{several(len(paths), 'symlink')} with several names cannot be moved, and would make the drain fail: "
             f"{', '.join(show(path) for path in paths[:_SHOWN])}{more}. Give each name a symlink of its own (`cp -P`, then `mv`)"
         )
+
+
+def _marked(marks: Sequence[BrickMarks] | None) -> Iterator[str]:
+    """Gluster takes such a mark for one that it has just set, and tries to link the file where the mark leads to: there is
+    nothing to be linked (ESTALE in its log), and the file counts as a failure (dht-rebalance.c, gf_defrag_handle_hardlink).
+    """
+    if marks is None:
+        yield "whether hard-linked files carry marks of an earlier drain is not known: a brick cannot be looked at on its host"
+    for one in marks or ():
+        if one.unseen:
+            yield f"{several(one.unseen, 'entry', 'entries')} of {one.brick} cannot be looked at for marks of an earlier drain"
+        if one.files:
+            more = f", and {one.files - _MARKS_SHOWN:,} more" if one.files > _MARKS_SHOWN else ""
+            host, _, path = one.brick.partition(":")
+            yield (
+                f"{several(one.files, 'hard-linked file')} of {one.brick} {'carries' if one.files == 1 else 'carry'} the mark of an "
+                f"earlier drain, and would make this one fail: {', '.join(show(path) for path in one.examples[:_MARKS_SHOWN])}"
+                f"{more}. While nothing moves files, take the marks off on {host}: {unmark_command(path)}"
+            )
+
+
+def unmark_command(path: str) -> str:
+    """What takes the marks off hard-linked data files of a brick: not off link-to files (mode 1000), nor off files that are being
+    moved (set-group-ID and sticky). A second name of a file has none any more, which setfattr calls an error.
+    """
+    files = f"find {shlex.quote(path)} -xdev -name .glusterfs -prune -o -type f -links +2 ! -perm 1000 ! -perm -3000"
+    return f"`{files} -exec setfattr -h -x trusted.glusterfs.dht.linkto {{}} + 2>/dev/null`"
 
 
 def _told(what: str, problems: Sequence[str] | None) -> Iterator[str]:

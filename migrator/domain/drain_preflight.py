@@ -45,6 +45,18 @@ class RetainedSource:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BrickMarks:
+    """Hard-linked files of a brick that carry the mark of an earlier drain (`trusted.glusterfs.dht.linkto`, and the mode of a
+    data file): how many, and the first names. `unseen` counts what could not be looked at.
+    """
+
+    brick: str
+    files: int
+    examples: tuple[bytes, ...] = ()
+    unseen: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DrainFacts:
     """Everything that the guards before a drain look at.
 
@@ -54,7 +66,8 @@ class DrainFacts:
     volume. `open_files` counts descriptors of clients on the leaving bricks, `open_files_accepted` that they were
     accepted by name. `linked_symlinks` are symlinks with several names, on the leaving bricks. `drains_elsewhere` names other
     bricks of which a drain has not come to rest. `retained` is what users who work on the target still have there,
-    `retained_accepted` that it is moved for nothing, `unread_plan` why the plan in force cannot be read.
+    `retained_accepted` that it is moved for nothing, `unread_plan` why the plan in force cannot be read. `marks` are those of
+    earlier drains on the leaving bricks; none are asked for while a drain of its own (`task_of_record`) has left some.
     """
 
     bricks: tuple[str, ...]
@@ -73,6 +86,7 @@ class DrainFacts:
     retained: tuple[RetainedSource, ...] | None = ()
     retained_accepted: bool = False
     unread_plan: str = ""
+    marks: tuple[BrickMarks, ...] | None = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from migrator.decide.drain_standing import wipe_word
+from migrator.decide.drain_standing import standing, wipe_word
 from migrator.domain.brick import VolumeState
 from migrator.domain.drain import ENDED_STATES, OUT_STATES, UNTOUCHED_STATES, DrainRecord, DrainState, DrainStep
 from migrator.domain.drain_run import DrainEnding, DrainRequest, DrainSummary
@@ -73,10 +73,13 @@ async def drain_bricks(request: DrainRequest, world: DrainWorld) -> DrainSummary
 
 async def stop_drain(request: DrainRequest, world: DrainWorld) -> DrainSummary:
     """Take a drain back: the bricks stay in the volume, files that were moved stay where they are, and the layout of
-    directories is put right. Raises as `drain_bricks`; UsageError where there is no drain of these bricks.
+    directories is put right. Where that was done already, nothing is. Raises as `drain_bricks`; UsageError where this program
+    has begun no drain of these bricks that could be taken back.
     """
     asked = await _asked(request, world)
     ended = asked.known is None or asked.known.state in ENDED_STATES
+    if asked.known is not None and asked.known.state is DrainState.STOPPED and _is_at_rest(asked, world):
+        return _nothing_to_take_back(asked.known, world, dry_run=request.dry_run)
     if asked.known is None or (ended and not left_changed(world.ledger, asked.state)):
         raise UsageError(
             f"no drain of {', '.join(asked.bricks)} is under way that this program has begun",
@@ -87,6 +90,24 @@ async def stop_drain(request: DrainRequest, world: DrainWorld) -> DrainSummary:
     if request.dry_run:
         return await _preview(DrainCall(world=world, request=request, site=site, run_id=None), asked, back=True)
     return await _make(STOP_VERB, request, world, site, lambda: known, back=True)
+
+
+def _is_at_rest(asked: _Asked, world: DrainWorld) -> bool:
+    """Whether nothing is left to be put back, and Gluster drains none of these bricks by somebody else's command."""
+    drained = {name for task in asked.seen.tasks or () if task.unfinished for name in task.bricks}
+    return not left_changed(world.ledger, asked.state) and not drained & set(asked.bricks)
+
+
+def _nothing_to_take_back(record: DrainRecord, world: DrainWorld, *, dry_run: bool) -> DrainSummary:
+    return DrainSummary(
+        volume=record.volume,
+        bricks=record.bricks,
+        back=True,
+        dry_run=dry_run,
+        ending=DrainEnding.TAKEN_BACK,
+        words=f"there is nothing to take back: the drain of {record.shown_bricks} was taken back before, and none is under way",
+        standing=standing(record, world.ledger.drains.samples(record.id)),
+    )
 
 
 async def _asked(request: DrainRequest, world: DrainWorld) -> _Asked:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from migrator.domain.brick import Brick
 from migrator.domain.drain import DrainRecord, DrainSample
+from migrator.domain.drain_preflight import BrickMarks
 from migrator.domain.drain_run import DrainRequest
 from migrator.domain.drain_seen import PlaceSeen
 from migrator.domain.events import Event, EventKind, Severity
@@ -41,7 +42,8 @@ class DrainWorld:
     `plans` are asked what is purged when, `retain_s` is how long sources are kept. `back_up` keeps a copy of the ledger under a name (blocking). `throttle` None: the option is left alone; with `windows`
     it holds in these alone, and lower steps of it while probes of the source pass `max_latency_s` (None: no limit). `probing`
     None: nobody probes while Gluster moves files. `local_time` gives weekday (0 is Monday) and minute of the day on this machine. `leftovers` and
-    `recovery` bring back what a drain left on its bricks.
+    `recovery` bring back what a drain left on its bricks. `marks` tells of hard-linked files with the mark of an earlier drain,
+    on bricks of the volume of an id (None: that cannot be seen).
     """
 
     volume: DrainCommands
@@ -71,6 +73,7 @@ class DrainWorld:
     retain_s: float = 0.0
     leftovers: LeftoverBricks | None = None
     recovery: VolumeRecovery | None = None
+    marks: Callable[[Sequence[Brick], str], Awaitable[tuple[BrickMarks, ...] | None]] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,9 +8,9 @@ from typing import TypeVar
 from migrator.decide.drain_preflight import drain_problems
 from migrator.decide.drain_retained import retained_sources
 from migrator.decide.drain_standing import quorum_problems
-from migrator.domain.brick import VolumeState
+from migrator.domain.brick import Brick, VolumeState
 from migrator.domain.drain import DrainRecord
-from migrator.domain.drain_preflight import BrickContent, BrickLoad, DrainFacts, RetainedSource
+from migrator.domain.drain_preflight import BrickContent, BrickLoad, BrickMarks, DrainFacts, RetainedSource
 from migrator.domain.drain_run import DrainCheck
 from migrator.domain.entry import EntryType
 from migrator.domain.errors import MigratorError
@@ -32,6 +32,7 @@ class Guarding:
     facts: DrainFacts | None = None
     _versions: dict[str, str | None] = field(default_factory=dict)
     _content: tuple[CatalogRecord, BrickContent] | None = None
+    _marks: tuple[BrickMarks, ...] | None = None
 
     async def check(self, record: DrainRecord, state: VolumeState, tasks: Sequence[VolumeTask]) -> DrainCheck:
         """Everything that the guards look at, and what speaks against a start. Changes nothing, and never raises for what
@@ -84,6 +85,7 @@ class Guarding:
             retained=retained,
             retained_accepted=self.call.request.accept_retained,
             unread_plan=unread_plan,
+            marks=await self._marks_of(record, leaving, state),
         )
         return DrainCheck(
             problems=drain_problems(facts),
@@ -161,6 +163,19 @@ class Guarding:
             if found is not None:
                 self._content = (scans[-1], found)
         return self._content
+
+    async def _marks_of(
+        self, record: DrainRecord, leaving: Sequence[Brick], state: VolumeState
+    ) -> tuple[BrickMarks, ...] | None:
+        """Every directory is read for it, so it is asked once where there are none. A drain that was begun sets marks itself, and
+        goes on by them.
+        """
+        ask = self.call.world.marks
+        if ask is None or record.notes.task_id is not None:
+            return ()
+        if self._marks is None or any(one.files or one.unseen for one in self._marks):
+            self._marks = await ask(leaving, state.volume_id)
+        return self._marks
 
     async def _ask_versions(self, state: VolumeState) -> None:
         hosts = {brick.host for brick in state.bricks}

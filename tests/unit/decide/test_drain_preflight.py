@@ -9,7 +9,7 @@ from migrator.decide.drain_facts import structure_problems
 from migrator.decide.drain_preflight import drain_problems
 from migrator.domain.brick import Brick, BrickHeal, VolumeState
 from migrator.domain.brick_list import BrickRoom
-from migrator.domain.drain_preflight import BrickLoad, DrainFacts
+from migrator.domain.drain_preflight import BrickLoad, BrickMarks, DrainFacts
 from migrator.domain.units import GIB
 from migrator.domain.volume_tasks import TaskKind, TaskStatus, VolumeTask
 
@@ -63,7 +63,10 @@ def test_nothing_speaks_against_it() -> None:
 
 @pytest.mark.parametrize(
     "name",
-    sorted({field.name for field in fields(DrainFacts)} - {"bricks", "task_of_record", "open_files_accepted", "retained_accepted", "unread_plan"}),
+    sorted(
+        {field.name for field in fields(DrainFacts)}
+        - {"bricks", "task_of_record", "open_files_accepted", "retained_accepted", "unread_plan"}
+    ),
 )
 def test_what_is_not_known_speaks_against_it(name: str) -> None:
     found = problems(**{name: None})
@@ -226,3 +229,18 @@ def test_volumes_that_are_never_drained(state: VolumeState, words: str) -> None:
 def test_a_brick_that_the_volume_has_not() -> None:
     for bricks in ((), ("gl9:/b",), ("gl1:/b", "gl9:/b")):
         assert "has no brick" in structure_problems(volume(), bricks)[0]
+
+
+def test_marks_of_an_earlier_drain_are_told_with_the_command_that_takes_them_off() -> None:
+    clean = BrickMarks(brick="gl2:/b", files=0)
+    assert problems(marks=(clean,)) == ()
+    marked = BrickMarks(brick="gl1:/srv/b 1", files=5, examples=(b"home/a", b"home/b\n", b"home/c", b"home/d"))
+    (problem,) = problems(marks=(marked, clean))
+    assert problem.startswith("5 hard-linked files of gl1:/srv/b 1 carry the mark of an earlier drain")
+    assert "home/c, and 2 more." in problem
+    assert "on gl1: `find '/srv/b 1' -xdev" in problem
+
+
+def test_a_brick_that_was_not_seen_whole_speaks_against_it() -> None:
+    (problem,) = problems(marks=(BrickMarks(brick="gl1:/b", files=0, unseen=1),))
+    assert "1 entry of gl1:/b cannot be looked at" in problem

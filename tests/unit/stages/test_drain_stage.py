@@ -17,10 +17,10 @@ from migrator.domain.brick_list import BrickRoom
 from migrator.domain.cutover import CutoverNotes, CutoverState, CutoverStep
 from migrator.domain.cutover_seen import Act as CutoverAct
 from migrator.domain.drain import ChangedOption, DrainState
-from migrator.domain.drain_preflight import BrickContent, TreeOnBricks
+from migrator.domain.drain_preflight import BrickContent, BrickMarks, TreeOnBricks
 from migrator.domain.drain_run import DrainEnding, DrainRequest, DrainSummary
 from migrator.domain.drain_seen import PlaceSeen
-from migrator.domain.errors import LockHeld, Refused, ToolFailed, UsageError
+from migrator.domain.errors import ExitCode, LockHeld, Refused, ToolFailed, UsageError
 from migrator.domain.events import EventKind
 from migrator.domain.probe import Probe, ProbeSide
 from migrator.domain.scan import CatalogRecord
@@ -205,6 +205,7 @@ class Site:
     open_files: int | None = 0
     trees: tuple[TreeOnBricks, ...] = ()
     plans: PlanFiles | None = None
+    marks: tuple[BrickMarks, ...] | None = ()
 
     def __post_init__(self) -> None:
         self.glusterd = Glusterd(self.volume)
@@ -218,6 +219,10 @@ class Site:
 
         async def places(_: Sequence[Brick], __: str) -> Mapping[str, PlaceSeen]:
             return self.volume.places()
+
+        async def marks(_: Sequence[Brick], volume_id: str) -> tuple[BrickMarks, ...] | None:
+            assert volume_id == VOLUME_ID
+            return self.marks
 
         ledger: Any = _Ledger(self.ledger, dying(self.ledger.drains, death))
         return DrainWorld(
@@ -245,6 +250,7 @@ class Site:
             tokens=lambda: "token",
             plans=self.plans,
             retain_s=60.0,
+            marks=marks,
         )
 
     def drain(self, *, death: Death | None = None, **changes: Any) -> DrainSummary:
@@ -423,11 +429,11 @@ def test_a_drain_that_was_killed_anywhere_is_taken_back_also_with_a_kill_in_that
 def test_what_was_taken_back_already_is_told_and_nothing_is_done(site: Site) -> None:
     site.drain(commit=False)
     assert site.stop().ending is DrainEnding.TAKEN_BACK
-    before = site.ledger.runs.latest(10)
+    before = site.ledger.runs.latest()
     again = site.stop()
     assert (again.ending, again.exit_code) == (DrainEnding.TAKEN_BACK, ExitCode.DONE)
     assert again.words.startswith("there is nothing to take back")
-    assert site.ledger.runs.latest(10) == before
+    assert site.ledger.runs.latest() == before
 
 
 def test_marks_are_asked_for_before_a_drain_and_not_once_it_has_set_some_itself(site: Site) -> None:

@@ -1,0 +1,108 @@
+"""Which hard-linked files of a brick carry the mark of an earlier drain; plain Python 3.9, run on the brick's host. Changes
+nothing.
+
+One question (JSON, names as latin-1) on standard input, the answer in JSON. No symlink is followed.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import stat
+import sys
+from typing import Any
+
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_LINKTO = "trusted.glusterfs.dht.linkto"
+_MIGRATING = stat.S_ISGID | stat.S_ISVTX
+_EXAMPLES = 20
+_GLUSTERS_OWN_NAMES = 1
+"""Each file has one in .glusterfs."""
+
+
+class Marks:
+    """A walk of all directories of a brick; each file counts once, under the first name that is met."""
+
+    def __init__(self, root: int) -> None:
+        self._root = root
+        self._device = os.fstat(root).st_dev
+        self._known: set[int] = set()
+        self._examples: list[str] = []
+        self._files = self._unseen = 0
+
+    def run(self) -> dict[str, Any]:
+        """The answer."""
+        waiting = [b""]
+        while waiting:
+            path = waiting.pop()
+            try:
+                waiting.extend(self._look_into(path))
+            except OSError as error:
+                # Users go on working: what is gone has no mark.
+                self._unseen += error.errno not in (errno.ENOENT, errno.ENOTDIR)
+        return {"files": self._files, "examples": self._examples, "unseen": self._unseen}
+
+    def _look_into(self, path: bytes) -> list[bytes]:
+        directory = self._open(path)
+        try:
+            if os.fstat(directory).st_dev != self._device:
+                raise OSError(errno.EXDEV, "another file system is mounted there")
+            inner = []
+            with os.scandir(directory) as entries:
+                for entry in entries:
+                    name = os.fsencode(entry.name)
+                    if not path and (name == b".glusterfs" or name.startswith(b".glusterfs-anonymous-inode-")):
+                        continue
+                    full = path + b"/" + name if path else name
+                    if entry.is_dir(follow_symlinks=False):
+                        inner.append(full)
+                    elif entry.is_file(follow_symlinks=False):
+                        self._take(directory, name, full)
+            return inner
+        finally:
+            os.close(directory)
+
+    def _open(self, path: bytes) -> int:
+        """Component by component: a whole path may be too long. The caller closes it."""
+        fd = os.dup(self._root)
+        for component in path.split(b"/") if path else ():
+            try:
+                deeper = os.open(component, _DIRECTORY, dir_fd=fd)
+            finally:
+                os.close(fd)
+            fd = deeper
+        return fd
+
+    def _take(self, directory: int, name: bytes, path: bytes) -> None:
+        try:
+            facts = os.stat(name, dir_fd=directory, follow_symlinks=False)
+            mode = stat.S_IMODE(facts.st_mode)
+            few = facts.st_nlink <= 1 + _GLUSTERS_OWN_NAMES
+            if few or facts.st_ino in self._known or mode == stat.S_ISVTX or mode & _MIGRATING == _MIGRATING:
+                return
+            os.getxattr(b"/proc/self/fd/%d/%s" % (directory, name), _LINKTO, follow_symlinks=False)
+        except OSError as error:
+            self._unseen += error.errno not in (errno.ENODATA, errno.ENOENT)
+            return
+        self._known.add(facts.st_ino)
+        self._files += 1
+        if len(self._examples) < _EXAMPLES:
+            self._examples.append(path.decode("latin-1"))
+
+
+def main() -> None:
+    """Answer the question."""
+    question = json.load(sys.stdin)
+    root = os.open(question["root"].encode("latin-1"), _DIRECTORY)
+    try:
+        found = os.getxattr(root, "trusted.glusterfs.volume-id").hex()
+    except OSError:
+        found = ""
+    if found != question["volume_id"].replace("-", ""):
+        raise SystemExit("there is no brick of this volume (its file system may not be mounted)")
+    json.dump(Marks(root).run(), sys.stdout)
+
+
+if __name__ == "__main__":
+    main()

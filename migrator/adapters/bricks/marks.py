@@ -1,0 +1,54 @@
+"""Marks of earlier drains on bricks: the script runs on each brick's host over its connection."""
+
+import asyncio
+import json
+from collections.abc import Sequence
+from functools import cache
+from importlib import resources
+
+from migrator.domain.brick import Brick
+from migrator.domain.drain_preflight import BrickMarks
+from migrator.domain.errors import MigratorError
+from migrator.ports.hosts import Hosts
+from migrator.ports.processes import Command
+
+
+@cache
+def _script() -> bytes:
+    return (resources.files(__package__) / "far_marks.py").read_bytes()
+
+
+async def marks_on_bricks(hosts: Hosts, bricks: Sequence[Brick], volume_id: str) -> tuple[BrickMarks, ...] | None:
+    """What each brick has, all looked at side by side; None where one cannot be looked at. Reads every directory of the bricks,
+    and changes nothing.
+    """
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(_seen(hosts, brick, volume_id)) for brick in bricks]
+    found = [one for task in tasks if (one := task.result()) is not None]
+    return tuple(found) if len(found) == len(bricks) else None
+
+
+async def _seen(hosts: Hosts, brick: Brick, volume_id: str) -> BrickMarks | None:
+    try:
+        return await _marks(hosts, brick, volume_id)
+    except (MigratorError, OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+async def _marks(hosts: Hosts, brick: Brick, volume_id: str) -> BrickMarks:
+    host = await hosts.reach(brick.host)
+    python = (await host.identity()).python
+    question = {"root": brick.path.decode("latin-1"), "volume_id": volume_id}
+    command = Command(
+        argv=(python, b"-I", b"-S", b"-c", _script()), stdin=json.dumps(question).encode(), timeout_s=None
+    )
+    completed = await host.processes.run(command)
+    if completed.exit_code != 0:
+        raise ValueError(brick.name)
+    answer = json.loads(completed.stdout)
+    return BrickMarks(
+        brick=brick.name,
+        files=int(answer["files"]),
+        unseen=int(answer["unseen"]),
+        examples=tuple(name.encode("latin-1") for name in answer["examples"]),
+    )

@@ -1,0 +1,78 @@
+"""Marks of earlier drains on a brick: they are found on its host, and the command that is told takes them off, and nothing else."""
+
+import asyncio
+import os
+import subprocess
+import uuid
+from pathlib import Path
+
+import pytest
+
+from migrator.adapters.bricks.marks import marks_on_bricks
+from migrator.adapters.executors.local_host import LocalHost
+from migrator.decide.drain_preflight import unmark_command
+from migrator.domain.brick import Brick
+from migrator.domain.drain_preflight import BrickMarks
+from tests.conftest import MakeXfs
+from tests.hand_brick import LINKTO, HandBrick
+
+pytestmark = pytest.mark.needs_root
+
+
+class OneHost:
+    """The `Hosts` port: this machine."""
+
+    def __init__(self) -> None:
+        self._host = LocalHost()
+
+    async def reach(self, _: str) -> LocalHost:
+        return self._host
+
+    async def close(self) -> None:
+        await self._host.close()
+
+
+@pytest.fixture
+def made(make_xfs: MakeXfs) -> HandBrick:
+    """A brick with two hard-linked files that carry a mark, and everything that has one or several names by right."""
+    brick = HandBrick(root=make_xfs().path / "a brick")
+    brick.make_root()
+    for name, mode in (("marked", 0o644), ("sticky", 0o1644), ("link-to", 0o1000), ("moving", 0o3640)):
+        brick.file(f"home/deep/er/{name}", b"" if mode == 0o1000 else b"content", mode=mode, linkto=True)
+        os.link(brick.root / f"home/deep/er/{name}", brick.root / f"home/{name} again")
+    brick.file("home/alone", linkto=True)
+    os.link(brick.file("home/linked"), brick.root / "home/linked-too")
+    (brick.root / "home/symlink").symlink_to("deep/er/marked")
+    brick.adopt()
+    return brick
+
+
+def marks(brick: HandBrick, *, volume: int | None = None, path: Path | None = None) -> tuple[BrickMarks, ...] | None:
+    at = Brick(name="gl1:/b", host="gl1", path=os.fsencode(path or brick.root), online=True)
+    volume_id = str(uuid.UUID(int=brick.seed if volume is None else volume))
+    return asyncio.run(marks_on_bricks(OneHost(), (at,), volume_id))
+
+
+def test_hard_linked_data_files_with_a_mark_are_found_once_each(made: HandBrick) -> None:
+    found = marks(made)
+    assert found is not None
+    (one,) = found
+    assert (one.brick, one.files, one.unseen) == ("gl1:/b", 2, 0)
+    assert {path.rpartition(b"/")[2].removesuffix(b" again") for path in one.examples} == {b"marked", b"sticky"}
+
+
+def test_the_command_takes_these_marks_off_and_no_others(made: HandBrick) -> None:
+    command = unmark_command(str(made.root))
+    assert command == f"`{command[1:-1]}`"
+    subprocess.run(["sh", "-c", command[1:-1]], check=False)
+    assert marks(made) == (BrickMarks(brick="gl1:/b", files=0),)
+    inner = made.root / "home/deep/er"
+    left = {name for name in os.listdir(inner) if LINKTO in os.listxattr(inner / name)}
+    assert left == {"link-to", "moving"}
+    assert (inner / "marked").read_bytes() == b"content"
+
+
+def test_what_is_no_brick_of_the_volume_is_not_known(made: HandBrick, tmp_path: Path) -> None:
+    assert marks(made, volume=99) is None
+    assert marks(made, path=tmp_path) is None
+    assert marks(made, path=tmp_path / "missing") is None
