@@ -1,5 +1,6 @@
 """What has to hold before a batch is copied, and after. A guard that cannot be evaluated counts as tripped."""
 
+from migrator.decide.movable import moved_unknown
 from migrator.decide.site_guards import capacity_problems, health_problems, mount_problems
 from migrator.domain.brick import SourceHealth
 from migrator.domain.errors import MigratorError, Refused, UsageError
@@ -74,6 +75,7 @@ async def find_problems(
         GuardFinding(guard="source mount", problems=await mount_findings(world, world.source, site.source, timeout_s)),
         GuardFinding(guard="target mount", problems=await mount_findings(world, world.target, site.target, timeout_s)),
         GuardFinding(guard="source health", problems=health_problems(health, health, tasks_count=False)),
+        GuardFinding(guard="moved users", problems=await _moved_problems(world, batch, timeout_s)),
     ]
     capacity = await _capacity(world, timeout_s)
     findings.append(
@@ -121,6 +123,21 @@ async def mount_findings(
     except (OSError, TimeoutError):
         current = None
     return mount_problems(recorded, current, where=where)
+
+
+async def _moved_problems(world: World, batch: Batch, timeout_s: float) -> tuple[str, ...]:
+    """Which users work on the target although the ledger, brought back from an older backup, does not know it."""
+
+    def look() -> tuple[str, ...]:
+        found = (
+            moved_unknown(tree, world.source.look(tree.path), world.target.look(tree.path)) for tree in batch.trees
+        )
+        return tuple(problem for problem in found if problem is not None)
+
+    try:
+        return await world.blocking(look, timeout_s=timeout_s)
+    except (OSError, TimeoutError) as error:
+        return (f"who works on the target cannot be seen: {error}",)
 
 
 def refuse(batch: Batch, findings: tuple[GuardFinding, ...]) -> None:

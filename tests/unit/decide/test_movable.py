@@ -3,7 +3,7 @@
 import pytest
 
 from migrator.decide.batching import LinkSpan, SpanMember, without_trees
-from migrator.decide.movable import movable_trees, moved_trees, settled_trees
+from migrator.decide.movable import movable_trees, moved_trees, moved_unknown, settled_trees
 from migrator.domain.cutover import (
     ENDED_STATES,
     SETTLED_STATES,
@@ -11,6 +11,7 @@ from migrator.domain.cutover import (
     CutoverRecord,
     CutoverState,
 )
+from migrator.domain.entry import ACL_ACCESS, Entry, EntryType
 from migrator.domain.tree import UserTree
 
 ANN, BOB = UserTree(path=b"home/ann", user="ann"), UserTree(path=b"home/bob\xff", user="bob")
@@ -50,3 +51,51 @@ def test_links_into_a_tree_that_is_not_planned_count_as_links_out_of_all_trees()
     spans = [span(ANN.path, BOB.path), span(ANN.path, None), span(BOB.path, None)]
     assert list(without_trees(spans, {ANN.path})) == [span(None, BOB.path), span(BOB.path, None)]
     assert list(without_trees(spans, ())) == spans
+
+
+def top(uid: int, mode: int, **changes: object) -> Entry:
+    facts: dict[str, object] = {
+        "path": ANN.path,
+        "type": EntryType.DIRECTORY,
+        "size_bytes": 0,
+        "blocks": 0,
+        "uid": uid,
+        "gid": 100,
+        "mode": mode,
+        "mtime_ns": 1,
+        "atime_ns": 2,
+        "ctime_ns": 3,
+        "dev": 4,
+        "rdev": 0,
+        "ino": 5,
+        "nlink": 2,
+        "symlink_target": None,
+        "xattrs": {},
+    }
+    return Entry(**(facts | changes))  # type: ignore[arg-type]
+
+
+FROZEN, OPEN, CLOSED = top(0, 0o2500), top(1001, 0o2770), top(0, 0o700)
+
+
+def test_a_tree_that_is_frozen_on_the_source_and_open_on_the_target_was_moved_whatever_the_ledger_says() -> None:
+    for target in (OPEN, top(0, 0o755), top(0, 0o700, xattrs={ACL_ACCESS: b"named"})):
+        assert "works on the target" in (moved_unknown(ANN, FROZEN, target) or "")
+
+
+@pytest.mark.parametrize(
+    ("source", "target"),
+    [
+        (OPEN, CLOSED),
+        (OPEN, OPEN),
+        (OPEN, None),
+        (FROZEN, CLOSED),
+        (FROZEN, None),
+        (None, OPEN),
+        (CLOSED, OPEN),
+        (top(0, 0o755), OPEN),
+        (FROZEN, top(1001, 0o644, type=EntryType.FILE)),
+    ],
+)
+def test_no_other_tree_was(source: Entry | None, target: Entry | None) -> None:
+    assert moved_unknown(ANN, source, target) is None
