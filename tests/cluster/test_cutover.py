@@ -59,9 +59,9 @@ class Cluster:
     def on_source(self) -> list[str]:
         return sorted(path.name for path in self.links.iterdir() if path.resolve() == self.source(path.name))
 
-    def move(self, verb: str, user: str, *, code: int = 0) -> Any:
+    def move(self, verb: str, user: str, *words: str, code: int = 0) -> Any:
         """What becomes of one user."""
-        (found,) = self.runs.site.json(verb, "--user", user, code=code)["outcomes"]
+        (found,) = self.runs.site.json(verb, "--user", user, *words, code=code)["outcomes"]
         return found
 
     def equal(self, user: str, *, from_target: bool = False) -> None:
@@ -82,7 +82,11 @@ class Cluster:
 
     @contextmanager
     def at_work(self, users: list[str], journal: Path) -> Iterator[None]:
-        """These users write, rename, link and delete all the while."""
+        """These users write, rename, link and delete all the while; without any, nobody does."""
+        if not users:
+            # Given no trees, it would work in all of them.
+            yield
+            return
         words = ["lab", "churn", "--dir", os.fsdecode(self.lab.state.spec.directory), "--rate", "40"]
         trees = [word for user in users for word in ("--tree", f"home/{user}")]
         churn = subprocess.Popen(
@@ -149,7 +153,10 @@ def _copied(lab: LabHandle, directory: Path) -> Iterator[Cluster]:
     links.mkdir()
     with brick_runs(lab, directory / "site", trees="home/*", via=via, hosts=via == "bricks") as runs:
         text = f'[cutover]\nfreeze = "hook"\nsettle = "0s"\nlink = "{links}/{{user}}"\n'
-        runs.site.file.write_text(runs.site.file.read_text() + text)
+        # How much a user at work takes away meanwhile depends on how long these tests take.
+        site = runs.site.file.read_text()
+        assert "[transfer]\n" in site
+        runs.site.file.write_text(site.replace("[transfer]\n", '[transfer]\nmax_shrink = "100%"\n') + text)
         made = Cluster(lab, runs, links)
         made.hook("pre-freeze.d/10-vouches", "exit 0")
         for tree in sorted((lab.source / "home").iterdir()):
@@ -222,7 +229,23 @@ def test_a_user_goes_back_with_all_that_he_did_and_comes_again(cluster: Cluster)
     cluster.move("cutover", user)
     change_everything(cluster.target(user))
     let_settle()
-    back = cluster.move("rollback", user)
+    # Root has worked on the kept source: that is told, to the path, and nothing else is taken for a change.
+    kept = sorted(path for path in cluster.source(user).rglob("*") if path.is_file() and not path.is_symlink())[11:13]
+    write(cluster.source(user) / "made by root", "root's")
+    write(kept[0], "root was here")
+    kept[1].unlink()
+    refused = cluster.move("rollback", user, code=4)
+    assert refused["ending"] == "refused", refused
+    names = [path.relative_to(cluster.source(user)).as_posix() for path in kept]
+    assert "3 paths" in refused["words"], refused
+    for words in (f"{names[0]} (changed)", f"{names[1]} (removed)", "made by root (made)"):
+        assert words in refused["words"], refused
+    back = cluster.move("rollback", user, "--overwrite-source")
+    trash = cluster.lab.source / ".migrator-trash"
+    assert {path.read_text() for path in trash.rglob("*") if path.name in ("made by root", kept[0].name)} == {
+        "root's",
+        "root was here",
+    }
     assert (back["ending"], back["cutover"]["state"]) == ("moved", "rolled-back"), back
     cluster.equal(user, from_target=True)
     cluster.works_on(user, cluster.source(user), top)

@@ -94,7 +94,7 @@ def no_verification() -> None:
     async def fails(_self: CarryingBack, _record: CutoverRecord) -> ProofSeen:
         raise MigratorError("the state directory is full")
 
-    CarryingBack.verify = fails  # type: ignore[method-assign]  # in a process of its own
+    CarryingBack.verify = fails  # type: ignore[method-assign, assignment]  # in a process of its own
 
 
 def test_what_a_rollback_carried_without_proof_is_purged_after_a_verification_of_that_user(site: CutSite) -> None:
