@@ -4,7 +4,7 @@ from collections import Counter
 
 from migrator.decide.metric_values import Values
 from migrator.domain.addition_standing import AdditionStanding
-from migrator.domain.cutover import CutoverState
+from migrator.domain.cutover import ROLLBACK_STATES, CutoverRecord, CutoverState
 from migrator.domain.drain_standing import DrainStanding
 from migrator.domain.metric_catalogue import FREEZE_BUCKETS_S
 from migrator.domain.metrics import MetricFacts
@@ -16,9 +16,8 @@ def add_cutovers(values: Values, facts: MetricFacts) -> None:
     counts = Counter(one.state for one in cutovers)
     for state in CutoverState:
         values.add("cutovers", counts[state], state=state.value)
-    frozen = [one.frozen_at_s for one in cutovers if one.frozen_at_s is not None and one.thawed_at_s is None]
-    values.add("frozen_users", len(frozen))
-    values.add("freeze_oldest_start_timestamp_seconds", min(frozen, default=None))
+    values.add("frozen_users", len(facts.frozen_since_s))
+    values.add("freeze_oldest_start_timestamp_seconds", min(facts.frozen_since_s, default=None))
     values.add_histogram("freeze_seconds", facts.sums.freezes_s, FREEZE_BUCKETS_S)
     freed = [one.purge for one in cutovers if one.state is CutoverState.PURGED and one.purge is not None]
     values.add("purged_bytes_total", sum(one.size_bytes for one in freed))
@@ -28,6 +27,15 @@ def add_cutovers(values: Values, facts: MetricFacts) -> None:
     values.add("verifications_total", verified.not_whole, whole="no")
     values.add("verification_read_bytes_total", verified.read_bytes)
     values.add("verification_read_files_total", verified.read_files)
+
+
+def frozen_since_s(record: CutoverRecord) -> float | None:
+    """Since when the user of a tree cannot work, on the way there or back; None where he can."""
+    if record.state in ROLLBACK_STATES:
+        # One who was not let in on the target yet has been frozen since before.
+        begun = record.frozen_at_s if record.thawed_at_s is None else None
+        return begun if begun is not None else record.times.get(CutoverState.ROLLBACK_FREEZING, record.since_s)
+    return record.frozen_at_s if record.under_way and record.thawed_at_s is None else None
 
 
 def add_bricks(values: Values, facts: MetricFacts) -> None:

@@ -4,7 +4,6 @@ from collections import Counter, defaultdict
 
 from migrator.decide.metric_moves import add_bricks, add_cutovers
 from migrator.decide.metric_values import Values
-from migrator.domain.governing import GoverningFacts
 from migrator.domain.metrics import MetricFacts, MetricFamily
 from migrator.domain.probe import Probe, ProbeTimes
 from migrator.domain.report import BatchFacts, RunLife, StatusFacts, TreeState
@@ -24,7 +23,7 @@ def families(facts: MetricFacts) -> tuple[MetricFamily, ...]:
     for batch in facts.status.batches:
         _batch(values, batch)
     _streams(values, facts)
-    _governing(values, facts.governing)
+    _governing(values, facts)
     for probe in facts.status.probes:
         _probe(values, probe)
     _rooms(values, facts)
@@ -114,12 +113,14 @@ def _streams(values: Values, facts: MetricFacts) -> None:
         values.add("attempt_bytes_total", size_bytes, host=host, engine=engine)
 
 
-def _governing(values: Values, facts: GoverningFacts) -> None:
-    values.add("paused", facts.controls.hold is not None)
-    if facts.governor is not None:
-        values.add("allowed_streams", facts.governor.streams)
-        values.add("allowed_streams_limit", facts.governor.most)
-        values.add("governor_bound", 1, bound=facts.governor.bound.value)
+def _governing(values: Values, facts: MetricFacts) -> None:
+    values.add("paused", facts.governing.controls.hold is not None)
+    governor = facts.governing.governor
+    # What the last run was allowed is nothing to go by once it has ended.
+    if governor is not None and any(run.verb == "run" and run.life is RunLife.AT_WORK for run in facts.runs):
+        values.add("allowed_streams", governor.streams)
+        values.add("allowed_streams_limit", governor.most)
+        values.add("governor_bound", 1, bound=governor.bound.value)
 
 
 def _probe(values: Values, probe: Probe) -> None:

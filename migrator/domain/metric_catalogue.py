@@ -61,7 +61,7 @@ _STREAMS = (
     _spec("attempts_total", _C, "host engine state", "Attempts at chunks that have ended"),
     _spec("attempt_bytes_total", _C, "host engine", "Bytes that these attempts have written"),
     _spec("attempt_files_total", _C, "host engine", "Files that these attempts have written"),
-    _spec("allowed_streams", _G, "", "Streams that the governor allows the newest run"),
+    _spec("allowed_streams", _G, "", "Streams that the governor allows the run that is at work"),
     _spec("allowed_streams_limit", _G, "", "Streams that its limits would let it have"),
     _spec("governor_bound", _G, "bound", "1 for what keeps the number of streams where it is"),
     _spec("paused", _G, "", "1 while the migration is paused by hand"),

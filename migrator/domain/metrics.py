@@ -146,7 +146,8 @@ class MetricSums:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricFacts:
     """Everything that the metrics are made of, by one look. `runs` has the newest run of every verb; `capacity` the newest
-    sample of each side; `read_s` is how long the look took.
+    sample of each side; `frozen_since_s` when each user became unable to work who is so now, on either way; `read_s` is how long the
+    look took.
     """
 
     status: StatusFacts
@@ -154,5 +155,6 @@ class MetricFacts:
     runs: tuple[RunFacts, ...]
     capacity: tuple[CapacitySample, ...]
     governing: GoverningFacts
+    frozen_since_s: tuple[float, ...]
     version: str
     read_s: float

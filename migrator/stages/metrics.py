@@ -4,6 +4,7 @@ from collections.abc import Callable
 from time import monotonic
 
 from migrator import __version__
+from migrator.decide.metric_moves import frozen_since_s
 from migrator.decide.metrics import families
 from migrator.decide.progress_facts import run_life
 from migrator.domain.capacity import CapacitySample, Side
@@ -34,10 +35,16 @@ def read_metrics(
         runs=tuple(_run(record, now_s, is_gone) for record in ledger.metric_sums.newest_runs()),
         capacity=_capacity(ledger),
         governing=GoverningFacts(controls=ledger.controls.now(), governor=ledger.governor.newest()),
+        frozen_since_s=_frozen(ledger),
         version=__version__,
         read_s=elapsed_s() - began_s,
     )
     return families(facts)
+
+
+def _frozen(ledger: MeasurableLedger) -> tuple[float, ...]:
+    found = map(frozen_since_s, ledger.cutovers.under_way())
+    return tuple(since_s for since_s in found if since_s is not None)
 
 
 def _capacity(ledger: MeasurableLedger) -> tuple[CapacitySample, ...]:
