@@ -2,9 +2,10 @@
 
 import asyncio
 import os
+import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,8 @@ from migrator.domain.capacity import Side
 from migrator.domain.speed_up import TreeMeasurement, TreeTest
 from migrator.ports.speed_ups import TreeVisit, TreeVisited
 from tests.conftest import MakeXfs
-from tests.cut_site import CutSite, cut_site
+from tests.cut_site import Call, CutSite, cut_site
+from tests.run_site import DEADLINE_S
 
 pytestmark = pytest.mark.needs_root
 
@@ -106,13 +108,25 @@ def events(site: CutSite, kind: str) -> list[Any]:
     return [message for (message,) in site.rows(f"SELECT message FROM events WHERE kind = '{kind}'")]
 
 
+def without_an_interpreter() -> None:
+    tree_timing._python = lambda: "/bin/false"
+
+
 def test_a_cutover_measures_on_either_side_of_the_freeze(site: CutSite) -> None:
+    # What cannot be measured stops nobody.
+    found = site.start("cutover", "--user", "ben", "--json", before=without_an_interpreter).end().outcome
+    assert (found["ending"], found["cutover"]["state"], found["speed_ups"]) == ("moved", "retained", [])
+    (said,) = events(site, "comparison-failed")
+    assert (
+        said
+        == "the tree could not be measured on the source: exit code 1: nothing was said; that changes nothing of the cutover"
+    )
     found = site.cutover()
     assert found["ending"] == "moved"
     assert {one["test"] for one in found["speed_ups"]} == {"list", "usage", "read"}
     assert all(one["runs"] >= 2 and one["factor"] > 0 for one in found["speed_ups"])
     # The last of the source lies before the freeze, the first of the target after the thaw.
-    ((frozen_s, thawed_s),) = site.rows("SELECT frozen_at_s, thawed_at_s FROM cutovers")
+    ((frozen_s, thawed_s),) = site.rows("SELECT frozen_at_s, thawed_at_s FROM cutovers WHERE user = 'ann'")
     ((last_s,),) = site.rows("SELECT max(at_s) FROM tree_measurements WHERE side = 'source'")
     ((first_s,),) = site.rows("SELECT min(at_s) FROM tree_measurements WHERE side = 'target'")
     assert last_s < frozen_s
@@ -128,27 +142,52 @@ def test_a_cutover_measures_on_either_side_of_the_freeze(site: CutSite) -> None:
     (user,) = report["speed_ups"]
     assert (user["tree"]["user"], user["speed_ups"]) == ("ann", found["speed_ups"])
     assert "Speed-ups of users" in site.call("report").out
-    # Who goes back has none any more.
+    # Who goes back has none any more, and a site that does not want it measures nothing.
     site.rollback()
     assert site.call("report", "--json").json["speed_ups"] == []
-
-
-def without_an_interpreter() -> None:
-    tree_timing._python = lambda: "/bin/false"
-
-
-def test_a_measurement_that_fails_stops_nobody(site: CutSite) -> None:
-    found = site.start("cutover", "--user", "ben", "--json", before=without_an_interpreter).end().outcome
-    assert (found["ending"], found["cutover"]["state"], found["speed_ups"]) == ("moved", "retained", [])
-    (said,) = events(site, "comparison-failed")
-    assert (
-        said
-        == "the tree could not be measured on the source: exit code 1: nothing was said; that changes nothing of the cutover"
-    )
-
-
-def test_a_site_that_does_not_want_it_measures_nothing(site: CutSite) -> None:
     site.write(compare=False)
-    found = site.cutover()
-    assert (found["ending"], found["speed_ups"]) == ("moved", [])
-    assert site.rows("SELECT * FROM tree_measurements") == []
+    (before,) = site.rows("SELECT count(*) FROM tree_measurements")
+    again = site.cutover()
+    assert (again["ending"], again["speed_ups"]) == ("moved", [])
+    assert site.rows("SELECT count(*) FROM tree_measurements") == [before]
+
+
+def waiting_on(side: Side, begun: Callable[[], None]) -> Callable[[], None]:
+    """A measurement on one side that says that it has begun, and has no end."""
+    visit = ConfinedTreeTiming.visit
+
+    async def waits(self: ConfinedTreeTiming, wanted: TreeVisit, *, now_s: Callable[[], float]) -> TreeVisited:
+        if wanted.side is not side:
+            return await visit(self, wanted, now_s=now_s)
+        begun()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    def change() -> None:
+        setattr(ConfinedTreeTiming, "visit", waits)  # noqa: B010 - of the call's own process
+
+    return change
+
+
+def wait_until(true: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + DEADLINE_S
+    while not true():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.02)
+
+
+def begun_or_over(mark: Path, call: Call) -> Callable[[], bool]:
+    return lambda: mark.exists() or call.poll()
+
+
+def test_an_interruption_ends_the_measurement_and_leaves_nobody_frozen(site: CutSite, scratch: Path) -> None:
+    for side, states in ((Side.SOURCE, []), (Side.TARGET, ["retained"])):
+        mark = scratch / f"begun-on-the-{side.value}"
+        call = site.start("cutover", "--user", "ann", "--json", before=waiting_on(side, mark.touch))
+        wait_until(begun_or_over(mark, call), "the tree is measured")
+        call.signal(signal.SIGINT)
+        assert call.end().code == 130
+        assert [one for one, _ in site.states()] == states
+        assert site.is_open(site.source()) == (not states)
+        assert site.is_open(site.target()) == bool(states)
+    assert site.cutover()["ending"] == "moved", "he is there"
