@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from migrator.decide.site_guards import health_problems
+from migrator.domain.benchmark import BENCH_NAME
 from migrator.domain.brick import SourceHealth
 from migrator.domain.cutover import SETTLED_STATES, CutoverRecord, CutoverState
 from migrator.domain.entry import EntryType
@@ -32,7 +33,7 @@ from migrator.domain.units import several
 from migrator.domain.verification import VerificationRecord
 from migrator.domain.volume_tasks import VolumeTask
 
-OWN_NAMES = frozenset({SENTINEL_NAME, TRASH_NAME, PROBE_NAME, b".migrator-bench"})
+OWN_NAMES = frozenset({SENTINEL_NAME, TRASH_NAME, PROBE_NAME, BENCH_NAME})
 """In the root of the source: what this program itself has put there. Not what a purge has kept: that is the users'."""
 
 _SHOWN = 10
@@ -43,7 +44,8 @@ def next_step(record: RetirementRecord | None, *, started: bool) -> RetireStep:
     if started:
         return RetireStep.LOOK
     match None if record is None else record.state:
-        case RetirementState.RETIRING:
+        case RetirementState.STOPPING:
+            # One that was killed before its last look has not stopped it: whoever did may have done so days later.
             return RetireStep.WRITE_DOWN
         case RetirementState.RETIRED:
             return RetireStep.DONE_BEFORE
@@ -140,7 +142,8 @@ class RetireFacts:
     """Everything that the guards look at; None stands for what is not known. `tasks` are those that are listed, `cutovers`
     the newest attempts of all trees, `drains` and `additions` those that have not come to rest. `clients` are connected to bricks
     and neither this site's mounts nor Gluster's own processes. `purge_left`: something lies in the directory where trees are
-    purged.
+    purged. `strange` are names that the program uses in the root, which no scan lists or which prove nothing, and which hold
+    what it would not have left there.
     """
 
     mounts: Sequence[str]
@@ -153,6 +156,7 @@ class RetireFacts:
     clients_unseen: Sequence[str]
     opened: Writers
     purge_left: bool | None
+    strange: Sequence[bytes] | None
 
 
 def retire_problems(facts: RetireFacts) -> tuple[str, ...]:
@@ -169,6 +173,13 @@ def _problems(facts: RetireFacts) -> Iterator[str]:
         yield f"whether a purge has left anything in {show(PURGE_NAME)} of the source is not known"
     elif facts.purge_left:
         yield f"a purge has left something in {show(PURGE_NAME)} of the source: `migrator purge` says what, and goes on"
+    if facts.strange is None:
+        yield "what lies under the program's own names in the root of the source is not known"
+    for name in facts.strange or ():
+        yield (
+            f"{show(name)} in the root of the source is not root's alone, or holds what this program would not leave there: look "
+            "into it, and move away what is somebody's"
+        )
     yield from _clients(facts)
     yield from _opened(facts.opened)
 

@@ -11,20 +11,25 @@ from migrator.domain.errors import ExitCode
 
 
 class RetirementState(StrEnum):
-    """One attempt to retire a volume. `retiring` is the intent: it is written before the volume is stopped. `given-up`: it was
-    not stopped by this attempt.
+    """One attempt to retire a volume. `retiring` is the intent: it is written before the hooks and the last look. `stopping`: everything
+    was looked at for the last time, and the command to stop the volume follows. `given-up`: it was not stopped by this attempt.
     """
 
     RETIRING = "retiring"
+    STOPPING = "stopping"
     RETIRED = "retired"
     GIVEN_UP = "given-up"
 
 
 RETIREMENT_TRANSITIONS: Mapping[RetirementState, frozenset[RetirementState]] = {
-    RetirementState.RETIRING: frozenset({RetirementState.RETIRED, RetirementState.GIVEN_UP}),
+    RetirementState.RETIRING: frozenset({RetirementState.STOPPING, RetirementState.GIVEN_UP}),
+    RetirementState.STOPPING: frozenset({RetirementState.RETIRING, RetirementState.RETIRED, RetirementState.GIVEN_UP}),
     RetirementState.RETIRED: frozenset(),
     RetirementState.GIVEN_UP: frozenset(),
 }
+
+UNDER_WAY = frozenset({RetirementState.RETIRING, RetirementState.STOPPING})
+"""Neither stopped by this attempt nor given up."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -39,6 +39,9 @@ class RetirementRecords(Protocol):
     ) -> RetirementRecord:
         """Write down that the volume is about to be stopped. An attempt that has not ended is taken up, with these facts."""
 
+    def last_look(self, retirement_id: int) -> RetirementRecord:
+        """Write down that the command to stop the volume is next. Raises LedgerCorrupt where an attempt has ended."""
+
     def finish(self, retirement_id: int, state: RetirementState, *, at_s: float, failure: str = "") -> RetirementRecord:
         """What became of it. Raises LedgerCorrupt for a state that may not follow."""
 

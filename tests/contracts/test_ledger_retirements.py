@@ -54,7 +54,8 @@ def test_an_attempt_that_has_not_ended_is_taken_up_and_another_volume_has_its_ow
 
 def test_what_became_of_it_is_written_once_and_nothing_follows_an_end(ledger: Ledger) -> None:
     for end in (S.RETIRED, S.GIVEN_UP):
-        record = intend(ledger)
+        record = ledger.retirements.last_look(intend(ledger).id)
+        assert (record.state, record.ended_at_s) == (S.STOPPING, None)
         done = ledger.retirements.finish(record.id, end, at_s=3.0, failure="why")
         assert (done.state, done.ended_at_s, done.failure) == (end, 3.0, "why")
         assert ledger.retirements.finish(record.id, end, at_s=9.0) == done
@@ -62,6 +63,18 @@ def test_what_became_of_it_is_written_once_and_nothing_follows_an_end(ledger: Le
             assert other not in RETIREMENT_TRANSITIONS[end]
             with pytest.raises(LedgerCorrupt):
                 ledger.retirements.finish(record.id, other, at_s=9.0)
+
+
+def test_one_that_was_not_stopped_is_taken_up_from_before_its_last_look(ledger: Ledger) -> None:
+    first = intend(ledger)
+    with pytest.raises(LedgerCorrupt):
+        ledger.retirements.finish(first.id, S.RETIRED, at_s=2.0)
+    ledger.retirements.last_look(first.id)
+    again = intend(ledger, at_s=5.0)
+    assert (again.id, again.state) == (first.id, S.RETIRING)
+    ledger.retirements.finish(first.id, S.GIVEN_UP, at_s=6.0, failure="no")
+    with pytest.raises(LedgerCorrupt):
+        ledger.retirements.last_look(first.id)
 
 
 def test_an_attempt_that_is_not_there_is_no_attempt(ledger: Ledger) -> None:

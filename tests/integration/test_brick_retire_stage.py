@@ -15,10 +15,12 @@ from migrator.adapters.executors.threads import DaemonThreads
 from migrator.adapters.hooks.program import HookPrograms
 from migrator.adapters.ledger.sqlite import SqliteLedger, open_ledger
 from migrator.bootstrap import new_token
-from migrator.domain.brick import VolumeState
-from migrator.domain.entry import EntryType
+from migrator.domain.benchmark import BENCH_NAME
+from migrator.domain.brick import Brick, VolumeState
+from migrator.domain.entry import Entry, EntryType
 from migrator.domain.errors import LockHeld, Refused, ToolFailed
 from migrator.domain.freezing import OpenFile, OpenKind, Writers
+from migrator.domain.probe import PROBE_NAME
 from migrator.domain.purge import PURGE_NAME
 from migrator.domain.purge_proof import Proof
 from migrator.domain.retirement import (
@@ -35,6 +37,7 @@ from migrator.domain.retirement import (
 )
 from migrator.domain.scan import CatalogRecord
 from migrator.domain.site import TargetCapabilities
+from migrator.domain.trash import TRASH_NAME
 from migrator.domain.volume_tasks import VolumeTask
 from migrator.ports.clock import Clock
 from migrator.ports.ledger import SiteRecord
@@ -55,6 +58,14 @@ STATE = VolumeState(
     heals=(),
     peers_down=(),
 )
+
+
+class Rooted(FakeFileSystem):
+    """Its directories are root's alone."""
+
+    def look(self, path: bytes) -> Entry | None:
+        entry = super().look(path)
+        return entry if entry is None or entry.type is not EntryType.DIRECTORY else replace(entry, mode=0o700)
 
 
 class Killed(BaseException):
@@ -115,7 +126,7 @@ class Site:
     ledger: SqliteLedger
     volume: Volume
     looks: list[list[tuple[CatalogedPath, Proof | None]]]
-    source: FakeFileSystem = field(default_factory=FakeFileSystem)
+    source: FakeFileSystem = field(default_factory=Rooted)
     opened: Writers = field(default_factory=Writers)
     whole: bool = True
     scans: int = 0
@@ -214,7 +225,7 @@ def site(tmp_path: Path) -> Iterator[Site]:
 
 def test_a_volume_that_is_covered_is_stopped_once_after_intent_and_backup(site: Site) -> None:
     done = site.retire()
-    assert (done.ending, site.volume.stops, site.volume.intents) == (RetireEnding.DONE, 1, [RetirementState.RETIRING])
+    assert (done.ending, site.volume.stops, site.volume.intents) == (RetireEnding.DONE, 1, [RetirementState.STOPPING])
     assert done.cover is not None
     assert (done.cover.proven.paths, done.cover.read.paths, done.cover.uncovered) == (2, 1, {})
     assert done.retirement is not None
@@ -287,13 +298,44 @@ def _kept(site: Site) -> None:
     site.source.add(PURGE_NAME + b"/cutover-000001")
 
 
-@pytest.mark.parametrize("disturb", [_client, _open, _not_whole, _sick, _kept])
+def _of_a_bench(site: Site) -> None:
+    site.source.add(BENCH_NAME + b"/thesis", b"of a user, or of a bench that was killed")
+
+
+def _among_probes(site: Site) -> None:
+    site.source.add(PROBE_NAME)
+    site.source.add(PROBE_NAME + b"/thesis", b"of a user")
+
+
+def _a_trash_of_a_user(site: Site) -> None:
+    site.source.add(TRASH_NAME, b"no directory at all")
+
+
+def _a_brick_that_was_not_asked(site: Site) -> None:
+    brick = Brick(name="gl2:/b", host="gl2", path=b"/b", online=True)
+    site.volume.state = replace(site.volume.state, bricks=(brick,))
+
+
+@pytest.mark.parametrize(
+    "disturb",
+    [
+        *(_client, _open, _not_whole, _sick, _kept),
+        *(_of_a_bench, _among_probes, _a_trash_of_a_user, _a_brick_that_was_not_asked),
+    ],
+)
 def test_a_guard_refuses_it(site: Site, disturb: Callable[[Site], None]) -> None:
     disturb(site)
     refused = site.retire()
     assert (refused.ending, site.volume.stops) == (RetireEnding.HALTED, 0)
     assert refused.reasons
     assert site.ledger.retirements.newest() is None
+
+
+def test_a_trash_of_its_own_and_probes_speak_against_nothing(site: Site) -> None:
+    site.source.add(TRASH_NAME + b"/back-000001/home/alice/old", b"old")
+    for name in (b"entry-00", b"probe-15", b"complete"):
+        site.source.add(PROBE_NAME + b"/" + name, b"")
+    assert site.retire().ending is RetireEnding.DONE
 
 
 def test_what_gluster_itself_has_open_is_nobodys(site: Site) -> None:
@@ -339,7 +381,7 @@ def test_killed_anywhere_the_same_command_brings_it_to_its_end(site: Site, place
     ended = site.retire()
     assert ended.ending in (RetireEnding.DONE, RetireEnding.DONE_BEFORE)
     assert site.volume.stops == 1
-    assert site.volume.intents == [RetirementState.RETIRING]
+    assert site.volume.intents == [RetirementState.STOPPING]
     newest = site.ledger.retirements.newest()
     assert newest is not None
     assert (newest.id, newest.state) == (1, RetirementState.RETIRED)
@@ -401,6 +443,25 @@ def test_what_was_killed_before_the_stop_does_not_stand_for_a_stop_by_others_aft
     newest = site.ledger.retirements.newest()
     assert newest is not None
     assert newest.state is RetirementState.GIVEN_UP
+
+
+@pytest.mark.parametrize("place", ["back up", "scan"])
+def test_what_was_killed_before_its_last_look_does_not_stand_for_a_stop_by_others(site: Site, place: str) -> None:
+    def kill(name: str) -> None:
+        newest = site.ledger.retirements.newest()
+        if name == place and newest is not None:
+            raise Killed
+
+    site.volume.fault = kill
+    with pytest.raises(Killed):
+        site.retire()
+    site.volume.fault = lambda _: None
+    site.volume.state = replace(STATE, started=False)
+    assert site.retire().ending is RetireEnding.HALTED
+    # Started again, the same attempt goes on.
+    site.volume.state = STATE
+    done = site.retire()
+    assert (done.ending, done.retirement and done.retirement.id) == (RetireEnding.DONE, 1)
 
 
 def test_a_source_without_a_volume_is_told_why_it_cannot_be_retired(tmp_path: Path) -> None:

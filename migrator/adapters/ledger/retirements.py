@@ -10,6 +10,7 @@ from migrator.adapters.ledger.transitions import check, missing
 from migrator.domain.retirement import RETIREMENT_TRANSITIONS, RetirementRecord, RetirementState
 
 _retirements = tables.retirements
+_UNDER_WAY = (RetirementState.RETIRING.value, RetirementState.STOPPING.value)
 
 
 class SqliteRetirements:
@@ -27,7 +28,7 @@ class SqliteRetirements:
             known = connection.execute(
                 select(_retirements.c.id).where(
                     _retirements.c.volume_id == volume_id,
-                    _retirements.c.state == RetirementState.RETIRING.value,
+                    _retirements.c.state.in_(_UNDER_WAY),
                 )
             ).scalar_one_or_none()
             if known is None:
@@ -36,18 +37,24 @@ class SqliteRetirements:
                 )
                 known = connection.execute(made.returning(_retirements.c.id)).scalar_one()
             else:
+                facts |= {"state": RetirementState.RETIRING.value}
                 connection.execute(update(_retirements).where(_retirements.c.id == known).values(facts))
             return _record(_row(connection, known))
 
+    def last_look(self, retirement_id: int) -> RetirementRecord:
+        """Write down that the command to stop the volume is next. Raises LedgerCorrupt where an attempt has ended."""
+        return self._move(retirement_id, RetirementState.STOPPING, {})
+
     def finish(self, retirement_id: int, state: RetirementState, *, at_s: float, failure: str = "") -> RetirementRecord:
         """What became of it. Raises LedgerCorrupt for a state that may not follow."""
+        return self._move(retirement_id, state, {"ended_at_s": at_s, "failure": failure})
+
+    def _move(self, retirement_id: int, state: RetirementState, facts: dict[str, Any]) -> RetirementRecord:
         with self._database.write() as connection:
             row = _row(connection, retirement_id)
             if check(RETIREMENT_TRANSITIONS, RetirementState(row.state), state, f"retirement {retirement_id}"):
                 connection.execute(
-                    update(_retirements)
-                    .where(_retirements.c.id == retirement_id)
-                    .values(state=state.value, ended_at_s=at_s, failure=failure)
+                    update(_retirements).where(_retirements.c.id == retirement_id).values(state=state.value, **facts)
                 )
             return _record(_row(connection, retirement_id))
 

@@ -10,6 +10,7 @@ from migrator.domain.errors import ExitCode, MigratorError, Refused, ToolFailed,
 from migrator.domain.events import EventKind, Severity
 from migrator.domain.hooks import HookFacts, HookState, HookStep
 from migrator.domain.retirement import (
+    UNDER_WAY,
     CoverFound,
     RetirementRecord,
     RetirementState,
@@ -122,7 +123,7 @@ class _Retirement:
             )
         judged = await self._judged(state, looker)
         if isinstance(judged, RetirementSummary):
-            if newest is not None and newest.state is RetirementState.RETIRING and not request.dry_run:
+            if newest is not None and newest.state in UNDER_WAY and not request.dry_run:
                 await self._let_go(newest, judged)
             return judged
         if request.dry_run:
@@ -208,6 +209,7 @@ class _Retirement:
             raise _Halted(
                 self._halted(words.halted(state.volume, "something came between", dry_run=False, reasons=reasons))
             )
+        world.ledger.retirements.last_look(record.id)
         try:
             await world.volume.stop()
         except ToolFailed as error:

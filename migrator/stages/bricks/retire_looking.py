@@ -20,10 +20,12 @@ from migrator.decide.retirement import (
 )
 from migrator.decide.site_guards import mount_problems
 from migrator.domain.addition import UNTOUCHED_STATES, AdditionState
+from migrator.domain.benchmark import BENCH_NAME
 from migrator.domain.cutover import CutoverRecord
 from migrator.domain.entry import EntryType
 from migrator.domain.errors import MigratorError
 from migrator.domain.freezing import Writers
+from migrator.domain.probe import PROBE_NAME, is_probe
 from migrator.domain.purge import PURGE_NAME
 from migrator.domain.purge_proof import Proof
 from migrator.domain.retirement import (
@@ -36,6 +38,7 @@ from migrator.domain.retirement import (
     Uncovered,
     UncoveredKind,
 )
+from migrator.domain.trash import TRASH_NAME
 from migrator.domain.verification import VerificationRecord
 from migrator.stages.bricks.retire_context import RetireCall, WriteList
 
@@ -60,8 +63,8 @@ class RetirementLooker:
     async def problems(self) -> tuple[str, ...]:
         """Every guard's reason against it now."""
         world = self.call.world
-        clients, unseen = await self._clients()
         found = await _told(world.volume.state_and_tasks())
+        clients, unseen = await self._clients(() if found is None else tuple(one.name for one in found[0].bricks))
         health = await world.source.health()
         if found is not None and health.state is not None:
             state = found[0]
@@ -78,6 +81,7 @@ class RetirementLooker:
                 clients_unseen=unseen,
                 opened=await self._opened(),
                 purge_left=await self._seen(self._purge_left),
+                strange=await self._seen(self._strange),
             )
         )
 
@@ -162,11 +166,26 @@ class RetirementLooker:
             return False
         return any(block.entries or block.problems for block in source.read_directory(PURGE_NAME))
 
+    def _strange(self) -> tuple[bytes, ...]:
+        """Names of the program's own in the root that hold what it would not leave there. Raises OSError."""
+        source, found = self.call.world.source, []
+        for name in (TRASH_NAME, PROBE_NAME, BENCH_NAME):
+            seen = source.look(name)
+            if seen is None:
+                continue
+            if (seen.type, seen.uid, seen.mode & 0o077) != (EntryType.DIRECTORY, 0, 0):
+                found.append(name)
+            elif name != TRASH_NAME:
+                blocks = source.read_directory(name)
+                if any(block.problems or any(not is_probe(one.path) for one in block.entries) for block in blocks):
+                    found.append(name)
+        return tuple(found)
+
     async def _mounts(self) -> tuple[str, ...]:
         source = await self._seen(self.call.world.source.identity)
         return mount_problems(self.call.site.source, source, where="the source")
 
-    async def _clients(self) -> tuple[tuple[ClientSeen, ...] | None, tuple[str, ...]]:
+    async def _clients(self, bricks: Sequence[str]) -> tuple[tuple[ClientSeen, ...] | None, tuple[str, ...]]:
         """Those that are neither this site's mounts nor Gluster's."""
         world = self.call.world
         others: tuple[ClientSeen, ...] | None = None
@@ -177,6 +196,9 @@ class RetirementLooker:
             clients = await _told(world.volume.clients())
             known, unseen = await world.endpoints()
             others = None if clients is None else tuple(one for one in clients if one.address not in known)
+            # This site's own mount is a client of each: a brick without any is one that was not asked.
+            told = {one.brick for one in clients or ()}
+            unseen += tuple(f"no client of {brick} was told" for brick in bricks if brick not in told)
             if others == () and not unseen:
                 break
         return others, unseen

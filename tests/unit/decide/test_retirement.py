@@ -90,6 +90,7 @@ FACTS = RetireFacts(
     clients_unseen=(),
     opened=Writers(),
     purge_left=False,
+    strange=(),
 )
 
 
@@ -204,7 +205,9 @@ def test_content_that_was_read_decides() -> None:
         (RetirementState.GIVEN_UP, True, RetireStep.LOOK),
         (None, False, RetireStep.STOPPED_BY_OTHERS),
         (RetirementState.GIVEN_UP, False, RetireStep.STOPPED_BY_OTHERS),
-        (RetirementState.RETIRING, False, RetireStep.WRITE_DOWN),
+        (RetirementState.RETIRING, False, RetireStep.STOPPED_BY_OTHERS),
+        (RetirementState.STOPPING, True, RetireStep.LOOK),
+        (RetirementState.STOPPING, False, RetireStep.WRITE_DOWN),
         (RetirementState.RETIRED, False, RetireStep.DONE_BEFORE),
     ],
 )
