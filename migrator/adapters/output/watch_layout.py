@@ -12,6 +12,7 @@ LABEL_CELLS = 11
 """What stands left of every part: its name, and how many of its lines are not shown."""
 
 _GAP = 2
+_LEAST_FLEXIBLE = 10
 _ELLIPSIS = "\N{HORIZONTAL ELLIPSIS}"
 
 
@@ -36,13 +37,14 @@ Line = tuple[Span, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Field:
-    """A column of a part. Where room is scarce those with the greatest `drop` are left out first, and those with 0 never,
-    until the `flexible` ones, which are cut in their middle, have their `least` cells.
+    """A column of a part. Where room is scarce those with the greatest `drop` are left out first, as long as the `flexible`
+    ones would get less than their `least`; then these are cut in their middle; those with 1 are left out where even that
+    is not enough, and those with 0 never.
     """
 
     right: bool = False
     flexible: bool = False
-    least: int = 10
+    least: int = _LEAST_FLEXIBLE
     drop: int = 0
 
 
@@ -138,12 +140,16 @@ def grid(fields: Sequence[Field], rows: Sequence[Sequence[Span]], width: int) ->
     """Rows with their cells one below the other, in at most so many cells."""
     needed = [max((row[number].cells for row in rows), default=0) for number in range(len(fields))]
     shown = [number for number, cells in enumerate(needed) if cells]
-    least = [min(cells, fields[at].least) if fields[at].flexible else cells for at, cells in enumerate(needed)]
-    while _total(least, shown) > width and any(fields[at].drop for at in shown):
-        shown.remove(max(shown, key=lambda at: fields[at].drop))
+    for last, most in ((2, None), (1, _LEAST_FLEXIBLE)):
+        least = [
+            min(cells, most or field.least) if field.flexible else cells
+            for field, cells in zip(fields, needed, strict=True)
+        ]
+        while _total(least, shown) > width and (droppable := [at for at in shown if fields[at].drop >= last]):
+            shown.remove(max(droppable, key=lambda at: fields[at].drop))
     widths = list(needed)
     while _total(widths, shown) > width:
-        flexible = [at for at in shown if fields[at].flexible and widths[at] > least[at]]
+        flexible = [at for at in shown if widths[at] > least[at]]
         if not flexible:
             break
         widths[max(flexible, key=lambda at: widths[at])] -= 1

@@ -1,7 +1,7 @@
 """The tables of `status --watch`: streams, bricks, probes, batches, users; the rows that matter most come first. Pure."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from itertools import chain
 
 from migrator.adapters.output.watch_layout import Field, Line, Part, Rank, Span, grid
@@ -37,7 +37,7 @@ def streams_part(facts: WatchFacts, width: int) -> Part:
         Field(flexible=True),
         Field(drop=4 if not several_passes else 0),
         Field(),
-        Field(flexible=True, least=16),
+        Field(flexible=True, least=28),
         Field(right=True),
         Field(right=True, drop=3),
         Field(right=True),
@@ -90,7 +90,7 @@ def drains_part(status: StatusFacts, width: int) -> Part:
     additions = sorted(status.additions, key=lambda one: one.state in _ADDITION_RESTS)
     rows = [_drain_row(one) for one in drains] + [_addition_row(one) for one in additions]
     fields = (
-        Field(flexible=True),
+        Field(flexible=True, least=26),
         Field(),
         Field(right=True),
         Field(right=True, drop=2),
@@ -212,12 +212,14 @@ def _batch_row(one: BatchFacts) -> tuple[Span, ...]:
 def users_part(status: StatusFacts, width: int) -> Part:
     """Users by state, then who is being cut over, who is being copied, and the others."""
     fields = (Field(flexible=True), Field(flexible=True, drop=1), Field(), Field(right=True), Field(right=True))
+    stopped = {one.number for one in status.batches if one.passes and one.passes[-1].state is not PassState.RUNNING}
     under_way = [one for one in status.cutovers if one.state not in _CUTOVER_RESTS]
     trees = sorted(status.trees, key=lambda one: (_TREE_ORDER.index(one.state), one.rank))
-    rows = [_cutover_row(one, status.at_s) for one in under_way] + [_tree_row(one) for one in trees]
+    rows = [_cutover_row(one, status.at_s) for one in under_way]
+    rows += [_tree_row(one, _tree_state(one, stopped)) for one in trees]
     lines: tuple[Line, ...] = ()
     if status.trees:
-        lines = (_counted(one.state.value for one in status.trees),)
+        lines = (_counted(_tree_state(one, stopped) for one in status.trees),)
     if status.cutovers:
         lines = (
             (*(lines[0] if lines else ()), Span("; cut over: "), *_counted(one.state.value for one in status.cutovers)),
@@ -232,11 +234,17 @@ def _cutover_row(one: CutoverFacts, now_s: float) -> tuple[Span, ...]:
     return (Span(one.tree.user, style), Span(show(one.tree.path)), Span(one.state.value, style), Span(since), Span(""))
 
 
-def _tree_row(one: TreeFacts) -> tuple[Span, ...]:
+def _tree_state(one: TreeFacts, stopped: Container[int]) -> str:
+    if one.state is TreeState.COPYING and one.batch in stopped:
+        return "stopped"
+    return one.state.value.replace("-", " ")
+
+
+def _tree_row(one: TreeFacts, state: str) -> tuple[Span, ...]:
     return (
         Span(one.tree.user),
         Span(show(one.tree.path)),
-        Span(one.state.value.replace("-", " ")),
+        Span(state),
         Span(percent(one.tally.percent_bytes)),
         Span(f"{format_size(one.tally.left_bytes)} left"),
     )

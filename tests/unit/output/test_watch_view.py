@@ -61,8 +61,8 @@ streams 3  home/alice   chunk 11  gl1:/srv/b1/data  25.0 %        3.0 MiB/s  1 m
                                                                                                 │
 allowed    3 streams of 8 may be at work: more do not help alice.                               │
                                                                                                 │
-bricks     gl1:/alice         draining   3,766 files left  8.0 GiB left  3 failures  40.0 MiB/s │
-           gl2:/srv…/data +1  balancing    17 files moved       1.0 GiB   2 skipped             │
+bricks     gl1:/alice           draining   3,766 files left  3 failures  40.0 MiB/s             │
+           gl2:/srv/b9/data +1  balancing    17 files moved   2 skipped                         │
                                                                                                 │
 probes     source  create 12.3 ms      sync 3.1 ms  stat 0.2 ms  unlink 0.9 ms  readdir 1.5 s   │
            target  no answer for 10 s                                                           │
@@ -80,8 +80,8 @@ rate       1.0 MiB/s, 2 files/s
 left       about 1 h, until 2025-11-20 …
 waits      alice: on alice
            7 files need attention
-streams 3  home/alice  chunk 11  gl1:/s…
-+1 more    home/…ice2  chunk 12  alice,…
+streams 3  home/alice  chunk 11  gl1:/……
++1 more    home/…ice2  chunk 12  alice……
 no room for: verified, allowed,…  q ends
 """
 
@@ -151,6 +151,15 @@ def test_after_the_end_the_last_call_is_named() -> None:
     assert "\nstreams" not in said
 
 
+def test_who_was_being_copied_when_a_pass_was_stopped_is_stopped() -> None:
+    facts = watched()
+    [batch] = facts.status.batches
+    stopped = replace(batch, passes=(replace(batch.passes[0], state=PassState.STOPPED),))
+    said = drawn(changed(facts, batches=(stopped,)), 80, 24)
+    assert "users      2 stopped;" in said
+    assert "alice   home/alice   stopped" in said
+
+
 def test_each_verb_at_work_has_a_line_of_its_own() -> None:
     facts = watched()
     first = facts.status.runs[0]
@@ -192,6 +201,7 @@ def test_batches_at_work_come_before_those_that_wait_and_those_that_are_over() -
     copied = replace(batch.passes[0], state=PassState.RUNNING)
     states = (BatchState.VERIFIED, BatchState.PLANNED, BatchState.SEEDED)
     others = [replace(batch, number=number, state=state) for number, state in enumerate(states, 1)]
+    others = [replace(one, passes=()) for one in others]
     running = replace(batch, number=4, state=BatchState.SEEDING, passes=(copied,))
     said = drawn(changed(facts, batches=(*others, running)), 80, 40).splitlines()
     first = next(number for number, line in enumerate(said) if line.startswith("batches"))

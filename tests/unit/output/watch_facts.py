@@ -9,7 +9,7 @@ from migrator.domain.drain_standing import DrainStanding
 from migrator.domain.governing import Bound, Gate, GoverningFacts, GovernorRecord
 from migrator.domain.probe import Probe, ProbeSide, ProbeTimes
 from migrator.domain.report import RunLife
-from migrator.domain.states import ChunkKind, PassKind
+from migrator.domain.states import ChunkKind, PassKind, PassState
 from migrator.domain.watch import StreamAtWork, WatchFacts
 from tests.unit.output.facts import AT_S, report
 
@@ -114,9 +114,11 @@ def watched(path: bytes = b"home/alice", text: str = "alice") -> WatchFacts:
     run = replace(status.runs[0], life=RunLife.AT_WORK, silent_s=2.0)
     assert GOVERNING.governor is not None
     governor = replace(GOVERNING.governor, reason=f"more do not help {text}")
+    [batch] = status.batches
     return WatchFacts(
         status=replace(
             status,
+            batches=(replace(batch, passes=(replace(batch.passes[0], state=PassState.RUNNING),)),),
             runs=(run,),
             drains=(replace(DRAIN, bricks=(f"gl1:/{text}",)),),
             additions=(ADDITION,),
