@@ -49,15 +49,17 @@ def missing_for_fuse() -> str | None:
 
 
 @contextmanager
-def beegfs_like(directory: Path) -> Iterator[Path]:
-    """Such a file system, mounted in an existing directory for the length of the block."""
+def beegfs_like(directory: Path, *, slow: Path | None = None) -> Iterator[Path]:
+    """Such a file system, mounted in an existing directory for the length of the block. It serves one request at a time;
+    each write of data takes it as many seconds longer as the file `slow` says, which may change meanwhile.
+    """
     backing, mount_point = directory / "backing", directory / "beegfs"
     backing.mkdir()
     mount_point.mkdir()
     log = directory / "beegfs.log"
     with log.open("wb") as output:
         process = subprocess.Popen(
-            [sys.executable, "-m", "tests.beegfs_like", str(backing), str(mount_point)],
+            [sys.executable, "-m", "tests.beegfs_like", str(backing), str(mount_point), *([str(slow)] if slow else [])],
             cwd=Path(__file__).parent.parent,
             stdin=subprocess.DEVNULL,
             stdout=output,
@@ -80,7 +82,7 @@ def beegfs_like(directory: Path) -> Iterator[Path]:
             process.wait()
 
 
-def _serve(backing: bytes, mount_point: str) -> None:
+def _serve(backing: bytes, mount_point: str, slow: Path | None = None) -> None:
     import mfusepy  # noqa: PLC0415 (raises where libfuse3 is missing)
 
     class Kernel(mfusepy.FUSE):  # type: ignore[misc]
@@ -222,6 +224,8 @@ def _serve(backing: bytes, mount_point: str) -> None:
             return os.pread(fh, size, offset)
 
         def write(self, path: str, data: bytes, offset: int, fh: int) -> int:
+            if slow is not None:
+                time.sleep(float(slow.read_text() or 0))
             return os.pwrite(fh, data, offset)
 
         def truncate(self, path: str, length: int, fh: int | None = None) -> int:
@@ -327,4 +331,4 @@ def _refuse_foreign(name: str) -> None:
 
 
 if __name__ == "__main__":
-    _serve(os.fsencode(sys.argv[1]), sys.argv[2])
+    _serve(os.fsencode(sys.argv[1]), sys.argv[2], *map(Path, sys.argv[3:]))

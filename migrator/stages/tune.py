@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from migrator.domain.events import Event, EventKind, Severity
 from migrator.domain.governing import GoverningFacts, Limits
-from migrator.domain.units import format_duration, format_rate, several
+from migrator.domain.units import format_rate, several
 from migrator.ports.clock import Clock
 from migrator.ports.ledger import Ledger
 from migrator.stages.governing_facts import IsGone, read_governing
@@ -75,7 +75,7 @@ def limits_in_words(limits: Limits) -> str:
     if limits.bwlimit_bytes_per_s is not None:
         words.append(f"{format_rate(limits.bwlimit_bytes_per_s)} for all streams together")
     if limits.max_latency_s is not None:
-        words.append(f"latency up to {format_duration(limits.max_latency_s)}")
+        words.append(f"latency up to {1000.0 * limits.max_latency_s:,.0f} ms")
     if limits.max_load is not None:
         words.append(f"load up to {limits.max_load:g}")
     return ", ".join(words)
