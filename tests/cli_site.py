@@ -1,10 +1,13 @@
-"""A small site on two file systems of its own, and the program at work on it as a subprocess."""
+"""A small site on two file systems of its own, and the program at work on it."""
 
 import os
 import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
+
+from tests.warm_program import run_program
+
+DEADLINE_S = 120.0
 
 
 @dataclass(frozen=True)
@@ -30,13 +33,10 @@ class Site:
         )
 
     def call(self, *arguments: str, path: str | None = None) -> "subprocess.CompletedProcess[str]":
-        done = subprocess.run(
-            [sys.executable, "-m", "migrator", "--site", str(self.file), *arguments],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            check=False,
-            env={**os.environ, **({"PATH": path} if path else {})},
+        done = run_program(
+            ["--site", str(self.file), *arguments],
+            within_s=DEADLINE_S,
+            environment={**os.environ, **({"PATH": path} if path else {})},
         )
         assert "Traceback" not in done.stdout + done.stderr, done.stderr
         return done

@@ -5,18 +5,17 @@ import os
 import signal
 import sqlite3
 import stat
-import sys
 import time
-import traceback
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from tests.run_site import DEADLINE_S, RealSite, fill_tree
 from tests.snapshots import snapshot
+from tests.warm_program import start_program
 from tests.xfs import XfsMount, run_tool
 
 OWNERS = {"ann": 60_001, "ben": 60_002}
@@ -135,11 +134,9 @@ class CutSite:
     def start(self, *words: str, before: Callable[[], None] = lambda: None) -> Call:
         """Begin a call; `before` is done first, in the process of the call."""
         self.started += 1
-        call = Call(0, self.directory / f"call-{self.started}")
-        call.pid = os.fork()
-        if call.pid == 0:
-            _be_the_program(["--site", str(self.site.file), *words], call.said, before)
-        return call
+        said = self.directory / f"call-{self.started}"
+        argv, out, err = ["--site", str(self.site.file), *words], said.with_suffix(".out"), said.with_suffix(".err")
+        return Call(start_program(argv, out=out, err=err, before=before), said)
 
     def call(self, *words: str, code: int = 0) -> Ended:
         done = self.start(*words).end()
@@ -179,27 +176,6 @@ class CutSite:
         assert (self.is_open(here), self.is_open(there)) == (True, False)
         assert self.snapshot() == expected
         assert not (hooks_ended and self.rows("SELECT id FROM hook_steps WHERE closed_at_s IS NULL"))
-
-
-def _be_the_program(words: list[str], said: Path, before: Callable[[], None]) -> NoReturn:
-    code = 70
-    try:
-        for number, suffix in ((1, ".out"), (2, ".err")):
-            os.dup2(os.open(said.with_suffix(suffix), os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
-        os.dup2(os.open("/dev/null", os.O_RDONLY), 0)
-        sys.stdout, sys.stderr = open(1, "w", closefd=False), open(2, "w", closefd=False)  # noqa: SIM115
-        from migrator.cli.main import main  # noqa: PLC0415
-
-        before()
-        main(args=words, prog_name="migrator")
-    except SystemExit as end:
-        code = int(end.code or 0)
-    except BaseException:  # noqa: BLE001
-        traceback.print_exc()
-    finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(code)
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from migrator.adapters.executors import proc
+from tests.warm_program import run_program
 from tests.xfs import XfsMount
 
 DEADLINE_S = 120.0
@@ -70,16 +71,11 @@ reserve = "1MiB"
         return [sys.executable, "-m", "migrator", "--site", str(self.file), *arguments]
 
     def migrator(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
-        return subprocess.run(
-            self.argv(*arguments),
-            capture_output=True,
-            text=True,
-            errors="replace",
-            check=False,
-            timeout=DEADLINE_S,
-            cwd=REPOSITORY,
-            env=self.environment,
-            stdin=subprocess.DEVNULL,
+        return run_program(
+            ["--site", str(self.file), *arguments],
+            within_s=DEADLINE_S,
+            environment=self.environment,
+            directory=REPOSITORY,
         )
 
     def run(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
