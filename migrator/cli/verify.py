@@ -168,7 +168,7 @@ def _not_moved(
                     kind=EventKind.TREES_LEFT_ALONE,
                     severity=Severity.INFO,
                     subject=f"batch {batch.number}",
-                    message=f"not compared, as they work on the target or are being moved: {users}",
+                    message=f"not compared: {users}. They work on the target, where what differs is their work, or are being moved",
                 )
             )
         if left:

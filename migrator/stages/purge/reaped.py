@@ -71,7 +71,8 @@ def open_words(tree: UserTree, lacking: int, skipped: int, *, carried: bool, ver
     if lacking:
         found.append(
             f"{several(lacking, 'path')} of {show(tree.path)} {'is' if lacking == 1 else 'are'} not known to be on the "
-            "target: bring over what is missed there, by hand or with `migrator rollback`, or remove it on the source"
+            f"target: bring over by hand what is missed there, or remove it on the source; or move {tree.user} back with "
+            "`migrator rollback`, and over again"
         )
     if lacking and carried:
         found.append(

@@ -100,5 +100,6 @@ def _narrowed(plan: Plan, batch: Batch, trees: Container[bytes]) -> Batch:
         trees=tuple(tree for tree in batch.trees if tree.path in trees),
         size_bytes=sum(usage.size_bytes for usage in usages),
         files=sum(usage.files for usage in usages),
-        directories=sum(usage.directories for usage in usages),
+        # The ranking counts the tree's own directory, a batch does not.
+        directories=sum(usage.directories - 1 for usage in usages),
     )
