@@ -4,13 +4,14 @@ import os
 import signal
 import subprocess
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from migrator.domain.units import MIB
 from tests.run_site import DEADLINE_S, REPOSITORY, RealSite, fill_tree, wait_for
-from tests.terminal import missing_for_terminals, terminal
+from tests.terminal import Terminal, missing_for_terminals, terminal
 from tests.xfs import XfsMount
 
 pytestmark = pytest.mark.needs_root
@@ -30,77 +31,81 @@ def site(scratch: Path, xfs_source: XfsMount, xfs_target: XfsMount) -> RealSite:
     return made
 
 
-@pytest.fixture
-def run(site: RealSite) -> Iterator["subprocess.Popen[str]"]:
-    with site.started() as process:
-        wait_for(lambda: site.ledger.exists() and site.tokens(), "a stream")
+@contextmanager
+def written(site: RealSite, file: Path) -> Iterator["subprocess.Popen[bytes]"]:
+    """The same without a terminal: into a file."""
+    with file.open("wb") as output:
+        process = subprocess.Popen(
+            site.argv("status", "--watch", "--interval", "500ms"),
+            stdout=output,
+            cwd=REPOSITORY,
+            stdin=subprocess.DEVNULL,
+        )
+    try:
         yield process
+    finally:
+        process.kill()
+        process.wait()
 
 
-def test_a_terminal_shows_a_run_its_end_and_another_size(
-    site: RealSite, run: "subprocess.Popen[str]", scratch: Path
+def test_a_run_is_watched_to_its_end_in_a_terminal_of_two_sizes_and_in_plain_lines(
+    site: RealSite, scratch: Path
 ) -> None:
+    """One run for all: to prepare it takes longer than to watch it."""
     if reason := missing_for_terminals():
         pytest.skip(reason)
-    with terminal(scratch, site.argv("status", "--watch", "--interval", "500ms"), width=80, height=24) as seen:
-        small = seen.shows(f"run (process {run.pid})", "last sign of life", "streams 2", "localhost, mount", "KiB/s")
-        assert small[0].startswith("Migration of faults, plan plan-0001")
-        labels = [line[:11].strip() for line in small]
-        for label in ("at work", "copied", "verified", "rate", "left", "streams 2", "batches", "users"):
-            assert label in labels, small
-        streams = [line for line in small if " chunk " in line]
-        assert len(streams) == 2
-        assert len(small) == 24
-        assert any(SHOWN in line for line in small)
-        assert small[-1].endswith("q ends")
-        assert len(seen.joined()) == 24, "a line was wrapped"
-
-        seen.resize(200, 50)
-        wide = seen.shows("\N{BOX DRAWINGS LIGHT VERTICAL}", "batch 1 seed")
-        assert len(wide) == 50
-        assert max(map(len, wide)) <= 200
-        assert wide[0].endswith("UTC")
-        assert len(wide[0]) == 200
-        assert any(SHOWN in line for line in wide)
-
+    argv = site.argv("status", "--watch", "--interval", "500ms")
+    file = scratch / "lines"
+    with (
+        site.started() as run,
+        written(site, file) as plain,
+        terminal(scratch, argv, width=80, height=24) as seen,
+    ):
+        shows_in_a_small_terminal(seen, run.pid)
+        shows_in_a_wide_terminal(seen)
+        wait_for(lambda: b"copying" in file.read_bytes(), "a first look")
         run.send_signal(signal.SIGKILL)
         seen.shows(f"run (process {run.pid}) was killed", "it is gone and did not say how it ended")
         seen.press("q")
         assert seen.exit_code() == 0
         assert seen.modes() == "0 1 1"
 
+        wait_for(lambda: b"was killed" in file.read_bytes(), "the end in plain lines")
+        plain.send_signal(signal.SIGINT)
+        assert plain.wait(timeout=DEADLINE_S) == 0
+        is_plain(file.read_text(encoding="utf-8"), run.pid)
+    ends_when_nobody_reads(site)
 
-def test_a_pipe_gets_plain_lines_until_it_is_interrupted_or_nobody_reads(
-    site: RealSite, run: "subprocess.Popen[str]"
-) -> None:
-    process = subprocess.Popen(
-        site.argv("status", "--watch", "--interval", "500ms"),
-        stdout=subprocess.PIPE,
-        cwd=REPOSITORY,
-        stdin=subprocess.DEVNULL,
-        text=True,
-    )
-    said: list[str] = []
-    assert process.stdout is not None
-    try:
-        for line in process.stdout:
-            said.append(line)
-            if line.endswith("copying\n") and run.poll() is None:
-                run.kill()
-            if "was killed" in line and f"process {run.pid}" in line:
-                break
-        process.send_signal(signal.SIGINT)
-        said += process.communicate(timeout=DEADLINE_S)[0].splitlines(keepends=True)
-    finally:
-        process.kill()
-        process.wait()
-    assert process.returncode == 0
-    whole = "".join(said)
-    assert "at work since" in whole
+
+def shows_in_a_small_terminal(seen: Terminal, pid: int) -> None:
+    small = seen.shows(f"run (process {pid})", "last sign of life", "streams 2", "localhost, mount", "KiB/s")
+    assert small[0].startswith("Migration of faults, plan plan-0001")
+    labels = [line[:11].strip() for line in small]
+    for label in ("at work", "copied", "verified", "rate", "left", "streams 2", "batches", "users"):
+        assert label in labels, small
+    assert sum(" chunk " in line for line in small) == 2
+    assert any(SHOWN in line for line in small)
+    assert len(small) == 24
+    assert small[-1].endswith("q ends")
+    assert len(seen.joined()) == 24, "a line was wrapped"
+
+
+def shows_in_a_wide_terminal(seen: Terminal) -> None:
+    seen.resize(200, 50)
+    wide = seen.shows("\N{BOX DRAWINGS LIGHT VERTICAL}", "batch 1 seed")
+    assert len(wide) == 50
+    assert max(map(len, wide)) <= 200
+    assert wide[0].endswith("UTC")
+    assert len(wide[0]) == 200
+    assert any(SHOWN in line for line in wide)
+
+
+def is_plain(whole: str, pid: int) -> None:
+    assert f"process {pid}): at work since" in whole
+    assert f"process {pid}): was killed" in whole
     assert "user ann, home/ann: " in whole
     assert SHOWN in whole
     assert all(character == "\n" or character.isprintable() for character in whole)
-    ends_when_nobody_reads(site)
 
 
 def ends_when_nobody_reads(site: RealSite) -> None:
