@@ -51,6 +51,11 @@ def failure_causes(facts: DrainFacts) -> tuple[str, ...]:
     return (*_health(state), *room)
 
 
+def health_problems(state: VolumeState) -> tuple[str, ...]:
+    """Bricks, hosts and heals of a volume that are not as they have to be."""
+    return tuple(_health(state))
+
+
 def _problems(facts: DrainFacts) -> Iterator[str]:
     state = facts.state
     if state is None:

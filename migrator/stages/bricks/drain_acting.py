@@ -9,6 +9,7 @@ from migrator.decide.drain import commit_problems
 from migrator.decide.drain_audit import MOST_EXAMPLES
 from migrator.decide.drain_facts import own_task
 from migrator.decide.drain_out import audit_left
+from migrator.decide.drain_preflight import health_problems
 from migrator.decide.drain_standing import standing
 from migrator.domain.drain import NO_NOTES, DrainNotes, DrainRecord, DrainState, DrainStep
 from migrator.domain.drain_seen import Act, AuditSeen, DrainSeen, PlaceSeen
@@ -137,9 +138,13 @@ class DrainActor:
         )
 
     async def _recover(self, _: Act, record: DrainRecord) -> Done:
-        recovery = recovery_of(self.call, record, await self.looker.volume())
-        if recovery is None:
+        found = await self.looker.volume()
+        recovery = recovery_of(self.call, record, found)
+        if recovery is None or found is None:
             raise ToolFailed("what is left cannot be brought back now: the volume does not tell its state")
+        if problems := health_problems(found[0]):
+            # A name on a brick that is down looks free, and one copy of a set may be an old one.
+            raise ToolFailed(f"what is left cannot be brought back now: {'; '.join(problems)}")
         # Once in a call, also where it fails: what it could not do then, people have to look at.
         self.looker.recovered = True
         summary = await recovery.bring_back()

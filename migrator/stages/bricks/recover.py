@@ -212,7 +212,19 @@ class Recovery:
             group.begun_before = True
         else:
             group.digest = await self._copy(brick, leftover)
+            await self._agrees(group)
         return group
+
+    async def _agrees(self, group: _Group) -> None:
+        """Of several copies of a set the brick that was read may have the old one: the volume tells by the good one. Raises
+        ToolFailed.
+        """
+        if len(self.bricks) == 1:
+            return
+        for path in (path for path, state in group.states.items() if state is NameState.ITSELF):
+            if group.digest != await self.blocking(partial(self.volume.digest, path), timeout_s=_CONTENT_TIMEOUT_S):
+                await self._give_back(group)
+                raise ToolFailed(f"the volume shows another content at {show(path)} than {group.leftover.brick} has")
 
     async def _copy(self, brick: Brick, leftover: Leftover) -> bytes:
         volume, times = self.volume, times_of(leftover, own=self.own_times)

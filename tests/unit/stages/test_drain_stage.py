@@ -12,7 +12,7 @@ import pytest
 from migrator.adapters.ledger.sqlite import SqliteLedger, open_ledger
 from migrator.adapters.plans.documents import PlanFiles
 from migrator.domain.addition import AdditionNotes, AdditionSide
-from migrator.domain.brick import Brick, VolumeState
+from migrator.domain.brick import Brick, BrickHeal, VolumeState
 from migrator.domain.brick_list import BrickRoom
 from migrator.domain.cutover import CutoverNotes, CutoverState, CutoverStep
 from migrator.domain.cutover_seen import Act as CutoverAct
@@ -23,6 +23,7 @@ from migrator.domain.drain_seen import PlaceSeen
 from migrator.domain.errors import ExitCode, LockHeld, Refused, ToolFailed, UsageError
 from migrator.domain.events import EventKind
 from migrator.domain.probe import Probe, ProbeSide
+from migrator.domain.recovery import RecoverySummary
 from migrator.domain.scan import CatalogRecord
 from migrator.domain.schedule import BatchStep, OrderSchedule, Outcome, Schedule, ScheduleOrder, SubvolumeStep
 from migrator.domain.site import MountIdentity
@@ -577,6 +578,33 @@ def test_an_original_that_was_written_to_after_its_proof_stops_the_commit(
     else:
         site.drain()
     assert committed == ([] if written else [True])
+
+
+def test_nothing_is_brought_back_while_a_copy_is_old_or_a_brick_is_not_seen(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site.volume.unmovable, site.volume.silent_failures = {5}, True
+    asked: list[str] = []
+    healthy = site.glusterd.state_and_tasks
+
+    async def unhealed() -> tuple[VolumeState, tuple[VolumeTask, ...]]:
+        state, tasks = await healthy()
+        return replace(state, heals=(BrickHeal(brick=LEAVING, status="Connected", entries=3),)), tasks
+
+    class Recovering:
+        async def proven(self) -> Mapping[str, frozenset[bytes]]:
+            # From now on: nothing spoke against the beginning.
+            monkeypatch.setattr(site.glusterd, "state_and_tasks", unhealed)
+            return {}
+
+        async def bring_back(self) -> RecoverySummary:
+            asked.append("bring back")
+            return RecoverySummary(recovered=0, names=0, problems=())
+
+    monkeypatch.setattr(drain_acting, "recovery_of", lambda *_: Recovering())
+    done = site.drain(recover=True)
+    assert "wait to be healed" in done.words
+    assert (asked, LEAVING in site.volume.inside) == ([], True)
 
 
 def test_without_a_commit_it_waits_and_the_lock_of_passes_is_free(site: Site) -> None:
