@@ -17,7 +17,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -77,6 +77,10 @@ class Writer:
             (directory / f"{number}-again").hardlink_to(one)
             self.contents[f"{directory.name}/{number}-again"] = content
 
+    def paths(self, directory: bytes) -> frozenset[bytes]:
+        """What it has written, below the root of the volume."""
+        return frozenset(directory + b"/" + os.fsencode(name) for name in self.contents)
+
     def lost(self) -> list[str]:
         """Names whose content is not what was written."""
         return [name for name, content in self.contents.items() if _content(self.directory / name) != content]
@@ -90,41 +94,72 @@ def _content(path: Path) -> bytes | None:
 
 
 Seen = dict[bytes, tuple[object, ...]]
+_NOT_THERE = ("listed, and not there",)
 
 
 def everything(root: Path) -> Seen:
     """Every path below a directory: type, mode, owner, mtime (not of directories), and target, or content by its digest."""
     found: Seen = {}
-    for above, directories, names in os.walk(os.fsencode(root)):
+    top = os.fsencode(root)
+    # By descriptors: a path that users can have may be too long below a mount point that is named too.
+    for above, directories, names, fd in os.fwalk(top):
         for name in (*directories, *names):
-            path = os.path.join(above, name)
-            place = os.path.relpath(path, os.fsencode(root))
-            try:
-                status = os.lstat(path)
-            except FileNotFoundError:
-                found[place] = ("listed, and not there",)
-                continue
-            kind = stat.S_IFMT(status.st_mode)
-            what: object = None
-            if kind == stat.S_IFREG:
-                what = _digest(path)
-            elif kind == stat.S_IFLNK:
-                what = os.readlink(path)  # noqa: PTH115 (bytes)
-            mtime_ns = 0 if kind == stat.S_IFDIR else status.st_mtime_ns
-            found[place] = (what, status.st_mode, status.st_uid, status.st_gid, mtime_ns)
+            found[os.path.relpath(os.path.join(above, name), top)] = _one(name, fd)
     return found
 
 
-def _digest(path: bytes) -> str:
-    with open(path, "rb") as stream:
+def by_name(root: Path, paths: Iterable[bytes]) -> Seen:
+    """The same of these paths, each asked for by its name alone: no directory is listed, as by a program that opens what it
+    knows of. Paths that are not found are left out.
+    """
+    fd = os.open(root, os.O_PATH | os.O_DIRECTORY)
+    try:
+        seen = {path: _one(path, fd) for path in sorted(paths)}
+    finally:
+        os.close(fd)
+    return {path: facts for path, facts in seen.items() if facts != _NOT_THERE}
+
+
+def _one(name: bytes, above: int) -> tuple[object, ...]:
+    try:
+        status = os.stat(name, dir_fd=above, follow_symlinks=False)
+        kind = stat.S_IFMT(status.st_mode)
+        what: object = None
+        if kind == stat.S_IFREG:
+            what = _digest(name, above)
+        elif kind == stat.S_IFLNK:
+            what = os.readlink(name, dir_fd=above)
+    except FileNotFoundError:
+        return _NOT_THERE
+    mtime_ns = 0 if kind == stat.S_IFDIR else status.st_mtime_ns
+    return (what, oct(status.st_mode), status.st_uid, status.st_gid, mtime_ns)
+
+
+def _digest(name: bytes, above: int) -> str:
+    with open(os.open(name, os.O_RDONLY | os.O_NOFOLLOW, dir_fd=above), "rb") as stream:
         os.posix_fadvise(stream.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
         return hashlib.file_digest(stream, "blake2b").hexdigest()
 
 
 def differences(before: Seen, after: Seen, touched: Touched, working: bytes) -> list[bytes]:
-    """Paths that are not as they were, without those that the churn has touched and those below the working directory."""
+    """Paths that are not as they were, without those that the churn has touched and those below the working directory. Of a
+    directory that was there before the churn changes nothing but its times: owner and mode have to be the same.
+    """
     paths = [path for path in before.keys() | after.keys() if before.get(path) != after.get(path)]
-    return sorted(path for path in paths if not touched.covers(path) and path.split(b"/")[:2] != working.split(b"/"))
+    return sorted(
+        path
+        for path in paths
+        if (_is_directory(before.get(path)) or not touched.covers(path)) and path.split(b"/")[:2] != working.split(b"/")
+    )
+
+
+def _is_directory(facts: tuple[object, ...] | None) -> bool:
+    return facts is not None and len(facts) > 1 and str(facts[1]).startswith("0o4")
+
+
+def shut(seen: Seen) -> list[bytes]:
+    """Directories that are root's with mode 0000: nobody may enter them, and no user can have made one."""
+    return sorted(path for path, facts in seen.items() if facts[1:4] == ("0o40000", 0, 0))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,6 +189,36 @@ class Rehearsal:
 
     def command(self, *arguments: str) -> list[str]:
         return [str(MIGRATOR), "--site", str(self.directory / "site.toml"), *arguments]
+
+    def kill_in(self, states: Sequence[str], *arguments: str) -> bool:
+        """One command, killed hard as soon as the ledger has one of these states. False: it came to its end before."""
+        print(f"$ {shlex.join(['migrator', *arguments])}", flush=True)
+        null = subprocess.DEVNULL
+        process = subprocess.Popen([*self.command(*arguments), "--json"], stdin=null, stdout=null)
+        while process.poll() is None:
+            status = [*self.command("brick", "status"), "--json"]
+            told = subprocess.run(status, check=False, stdout=subprocess.PIPE, stdin=null)
+            if told.returncode == 0 and any(f'"state": "{state}"'.encode() in told.stdout for state in states):
+                process.kill()
+                process.wait()
+                print("rehearsal: killed", flush=True)
+                return True
+            time.sleep(_PAUSE_S)
+        return False
+
+    @contextmanager
+    def fresh_mount(self) -> Iterator[Path]:
+        """The volume, mounted by a client that knows nothing yet."""
+        state, point = json.loads((self.directory / "lab.json").read_text()), self.directory / "fresh"
+        point.mkdir(exist_ok=True)
+        client = state["hosts"][0]["namespace"].rpartition("-")[0] + "-c"
+        mount = ["mount", "-t", "glusterfs", "-o", f"acl,log-file={self.directory}/fresh.log"]
+        volume = f"{state['hosts'][0]['address']}:/{state['spec']['volume']}"
+        subprocess.run(["nsenter", f"--net=/run/netns/{client}", "--", *mount, volume, str(point)], check=True)
+        try:
+            yield point
+        finally:
+            subprocess.run(["umount", str(point)], check=True)
 
     def json(self, *arguments: str, allowed: Sequence[int] = (0,)) -> Document:
         """One command, shown first; ends the rehearsal where its exit code is another one."""
@@ -189,6 +254,7 @@ class Rehearsal:
         in the very moment in which Gluster moves it can count as a failure, and a drain with one is not committed.
         """
         words = ("brick", "drain", *bricks, "--accept-open-files", "--confirm", word)
+        self.kill_in(("started", "draining"), *words)
         for again in range(_TIMES):
             drained = self.json(*words, allowed=(0, 4))
             if drained["exit_code"] == 0 or drained["standing"]["state"] != "failed":
@@ -207,9 +273,6 @@ class Rehearsal:
         """A site with a whole catalog, and the bricks of the last subvolume. The lab has the hook that wipes them."""
         with (self.directory / "site.toml").open("a") as site:
             site.write(SETTINGS)
-        # Otherwise files may be listed and not found after a rebalance (docs/bricks.md).
-        gluster = [str(self.directory / "bin" / "gluster"), "--mode=script", "volume", "set", "vol1"]
-        subprocess.run([*gluster, "cluster.lookup-optimize", "off"], check=True, stdout=subprocess.DEVNULL)
         self.json("init")
         self.json("scan", "--via", "bricks")
         bricks = self.json("brick", "list")["bricks"]
@@ -241,14 +304,28 @@ def rehearse(layout: str, directory: Path) -> Line:
         began_s = time.monotonic()
         drained, again = at.drain(bricks, word)
         drained_s = time.monotonic()
-        added = at.json("brick", "add", *bricks, "--to", "source")
+        between = everything(source)
+        add = ("brick", "add", *bricks, "--to", "source")
+        at.kill_in(("layout", "laid-out", "balancing"), *add)
+        added = at.json(*add)
         added_s = time.monotonic()
-    after = everything(source)
+    with at.fresh_mount() as fresh:
+        named = by_name(fresh, before.keys() | writer.paths(working))
+        after = everything(fresh)
     touched = read_journal(os.fsencode(journal))
-    different = differences(before, after, touched, working)
+    seen = {"drained": between, "added": after, "by name": named, "users' mount": everything(source)}
+    wrong = {when: differences(before, one, touched, working) for when, one in seen.items()}
+    different = sorted({path for paths in wrong.values() for path in paths})
     lost = writer.lost()
+    closed = sorted(set(shut(after)) - set(shut(before)))
     complaints = list(_complaints(at, bricks, writer, drained, added))
-    complaints += [f"different: {os.fsdecode(path)!r}: {before.get(path)} -> {after.get(path)}" for path in different]
+    complaints += [
+        f"different ({when}): {os.fsdecode(path)!r}: {before.get(path)} -> {seen[when].get(path)}"
+        for when, paths in wrong.items()
+        for path in paths
+    ]
+    complaints += [f"not found by name: {os.fsdecode(path)!r}" for path in sorted(writer.paths(working) - named.keys())]
+    complaints += [f"nobody may enter: {os.fsdecode(path)!r}" for path in closed]
     complaints += [f"not as written: {name}" for name in lost]
     return Line(
         layout=layout,
@@ -262,7 +339,7 @@ def rehearse(layout: str, directory: Path) -> Line:
         written=len(writer.contents),
         refused=len(writer.errors),
         lost=len(lost),
-        different=len(different),
+        different=len({*different, *closed}),
         complaints=tuple(complaints),
     )
 

@@ -7,8 +7,10 @@ from pathlib import Path
 
 from migrator.adapters.bricks.new_places import look_at_new_places
 from migrator.adapters.bricks.places import gluster_versions
+from migrator.adapters.catalog.directory_owners import directory_owners
 from migrator.adapters.filesystems.gluster import GlusterSource
 from migrator.adapters.filesystems.gluster_additions import GlusterAdditions
+from migrator.adapters.filesystems.putting_back import put_owners_back
 from migrator.adapters.ledger.sqlite import SqliteLedger
 from migrator.bootstrap import Wiring, new_token
 from migrator.bootstrap.hosts import reached
@@ -56,6 +58,10 @@ async def addition_world(
                 max_latency_s=wiring.site.governor.max_latency_s,
             ),
             probing=probe_world(wiring, ledger),
+            put_owners_back=lambda catalog: put_owners_back(
+                wiring.source_root,
+                directory_owners(wiring.site.catalogs_dir, catalog, temp_dir=wiring.temp_dir),
+            ),
         )
 
 

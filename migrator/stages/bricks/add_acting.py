@@ -13,6 +13,7 @@ from migrator.domain.progress import DrainProgress
 from migrator.domain.units import format_duration, format_size
 from migrator.domain.volume_tasks import TaskKind, TaskProgress, TaskStatus
 from migrator.stages.bricks.add_context import AdditionCall, hooked, samples_of, subject_of
+from migrator.stages.bricks.add_directories import open_directories
 from migrator.stages.bricks.add_seeing import AdditionLooker, told
 from migrator.stages.bricks.add_throttle import AdditionThrottle
 from migrator.stages.bricks.lookups import look_everywhere
@@ -109,6 +110,8 @@ class AdditionActor:
         return self._begun(record, await self.call.world.volume.fix_layout())
 
     async def _balance(self, record: AdditionRecord) -> Done:
+        # Moving files may take days: whoever lost a directory to the new layout does not wait for it.
+        await open_directories(self.call, record)
         await self.throttle.follow(record)
         return self._begun(record, await self.call.world.volume.rebalance())
 
@@ -205,6 +208,7 @@ class AdditionActor:
             await call.world.clock.sleep(min(call.request.poll_s, 10.0))
 
     async def _finish(self, record: AdditionRecord) -> Done:
+        await open_directories(self.call, record)
         hooking = self.call.hooking()
         if hooking is not None:
             await hooking.catch_up(hooked(record), self.call.facts(record, state=HookState.DONE))

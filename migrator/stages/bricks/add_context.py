@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from migrator.domain.addition import AdditionRecord, TargetRoom
 from migrator.domain.addition_run import AdditionRequest
 from migrator.domain.addition_seen import NewPlace
+from migrator.domain.directory_owners import OwnersPutBack
 from migrator.domain.drain import DrainSample
 from migrator.domain.events import Event, EventKind, Severity
 from migrator.domain.hooks import HookFacts, HookSite, HookStep
@@ -31,7 +32,9 @@ _LEVELS = {Severity.INFO: logging.INFO, Severity.WARNING: logging.WARNING, Sever
 class AdditionWorld:
     """The ports. `places` looks at what lies where bricks are to be, on their hosts; `versions` tells
     GlusterFS by host, `target_room` asks how large the target is. None of them raises. `back_up` keeps a copy of the ledger under a name (blocking).
-    `throttle` None: Gluster moves files as hard as it is set to; `probing` None: nobody probes meanwhile.
+    `throttle` None: Gluster moves files as hard as it is set to; `probing` None: nobody probes meanwhile. `put_owners_back`
+    (blocking; raises MigratorError, OSError) gives directories that were shut since a catalog their owner and mode back, None:
+    nobody does.
     """
 
     volume: AdditionCommands
@@ -51,6 +54,7 @@ class AdditionWorld:
     tokens: Callable[[], str]
     throttle: ThrottleRules | None = None
     probing: ProbeWorld | None = None
+    put_owners_back: Callable[[str], OwnersPutBack] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

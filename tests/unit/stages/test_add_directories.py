@@ -1,0 +1,69 @@
+"""What is told of directories that were shut while bricks were added."""
+
+import asyncio
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from migrator.domain.addition import AdditionSide
+from migrator.domain.directory_owners import OwnersPutBack
+from migrator.domain.errors import ToolFailed
+from migrator.stages.bricks.add_directories import open_directories
+from tests.fakes import inline
+
+CATALOGS = ("old", "whole", "partial", "scoped")
+
+
+def told(
+    put_back: Callable[[str], OwnersPutBack] | None, *, catalogs: tuple[str, ...] = CATALOGS, **of: Any
+) -> list[str]:
+    """The words of every event."""
+    words: list[str] = []
+    scans = [SimpleNamespace(name=name, whole=name != "partial", scope=name == "scoped") for name in catalogs]
+    ledger = SimpleNamespace(scans=SimpleNamespace(all=lambda: scans))
+    call: Any = SimpleNamespace(
+        world=SimpleNamespace(put_owners_back=put_back, ledger=ledger, blocking=inline),
+        say=lambda _kind, _severity, _subject, message: words.append(message),
+    )
+    facts = {"side": AdditionSide.SOURCE, "instead_of": None, "shown_bricks": "gl1:/b", **of}
+    record: Any = SimpleNamespace(**facts)
+    asyncio.run(open_directories(call, record))
+    return words
+
+
+def test_the_newest_whole_catalog_tells_and_what_was_mended_is_named() -> None:
+    asked: list[str] = []
+
+    def put_back(catalog: str) -> OwnersPutBack:
+        asked.append(catalog)
+        return OwnersPutBack(looked_at=9, mended=1, failed=2, examples=(b"home/a",))
+
+    mended, failed = told(put_back)
+    assert asked == ["whole"]
+    assert mended.startswith("1 directory had become root's with mode 0000")
+    assert mended.endswith("as of whole: home/a")
+    assert failed.startswith("2 directories could not be looked at")
+
+
+def test_nothing_is_told_where_nothing_was_shut() -> None:
+    assert told(lambda _: OwnersPutBack(looked_at=9)) == []
+
+
+@pytest.mark.parametrize("error", [ToolFailed("torn"), OSError(5, "torn"), TimeoutError()])
+def test_what_cannot_be_seen_is_told_with_the_way_to_see_it(error: Exception) -> None:
+    def fails(_: str) -> OwnersPutBack:
+        raise error
+
+    (words,) = told(fails)
+    assert "find MOUNT -type d -uid 0 -perm 0000" in words
+    (words,) = told(fails, catalogs=("partial",))
+    assert words.startswith("no whole catalog tells")
+
+
+def test_only_new_bricks_of_the_source_shut_directories() -> None:
+    def never(_: str) -> OwnersPutBack:
+        raise AssertionError
+
+    assert told(never, side=AdditionSide.TARGET) == told(never, instead_of="gl1:/old") == told(None) == []
