@@ -8,6 +8,7 @@ from migrator.decide.benchmark_suites import suite
 from migrator.domain.benchmark import Step, SuiteName, Unit
 from migrator.domain.benchmark_reference import Reference, references_of
 from migrator.domain.benchmark_run import BenchmarkResult
+from migrator.domain.units import several
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,6 +97,39 @@ def compare(results: Sequence[BenchmarkResult]) -> tuple[SuiteComparison, ...]:
     for result in results:
         groups.setdefault((result.record.suite, result.record.scale), []).append(result)
     return tuple(_suite(name, scale, group) for (name, scale), group in groups.items())
+
+
+def statements(comparison: SuiteComparison) -> tuple[str, ...]:
+    """A sentence for every pair: in which tests they differ beyond the noise, and of how many that cannot be said."""
+    pairs: dict[tuple[str, str], list[tuple[str, Factor]]] = {}
+    for step in comparison.steps:
+        for one in step.contrasts:
+            pairs.setdefault((one.base, one.other), []).append((step.title, one.speed))
+    return tuple(_statement(base, other, every) for (base, other), every in pairs.items())
+
+
+def _statement(base: str, other: str, every: Sequence[tuple[str, Factor]]) -> str:
+    faster = [title for title, speed in every if speed.beyond_noise and speed.factor > 1]
+    slower = [title for title, speed in every if speed.beyond_noise and speed.factor <= 1]
+    parts = [
+        f"{words} {base} in {len(titles)} of {several(len(every), 'test')} ({', '.join(titles)})"
+        for words, titles in (("faster than", faster), ("slower than", slower))
+        if titles
+    ]
+    same = sum(speed.beyond_noise is False for _, speed in every)
+    unknown = sum(speed.beyond_noise is None for _, speed in every)
+    said = f"beyond the noise, {other} is {' and '.join(parts)}" if parts else ""
+    rest = [
+        words
+        for count, words in (
+            (same, f"{several(same, 'test')} without a difference beyond the noise"),
+            (unknown, f"{several(unknown, 'test')} with too few runs to tell"),
+        )
+        if count
+    ]
+    if not said:
+        said = f"nothing between {base} and {other} is beyond the noise"
+    return "; ".join([said, *rest])
 
 
 def _suite(name: SuiteName, scale: float, group: Sequence[BenchmarkResult]) -> SuiteComparison:

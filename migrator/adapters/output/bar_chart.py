@@ -14,7 +14,9 @@ _SHADES = (1.0, 0.55, 0.3, 0.15)
 
 
 def bar_svg(chart: BarChart, name: str) -> Markup:
-    """The chart as an SVG element; `name` makes its ids unique in the page. Colours come from the page's style."""
+    """The chart as an SVG element: an axis at 0 for each group, and every bar with its label, figure and unit. `name` makes its
+    ids unique in the page. Colours come from the page's style.
+    """
     parts, y = [], 8
     highest = _highest([line for _, lines in chart.groups for line in lines])
     if chart.common and chart.marked is not None:
@@ -23,6 +25,11 @@ def bar_svg(chart: BarChart, name: str) -> Markup:
         parts.append(Markup('<text class="axis" x="8" y="{y}">{label}</text>').format(y=y + 14, label=label))
         y += _HEAD
         top = highest if chart.common else _highest(lines)
+        parts.append(
+            Markup('<path class="tick" fill="none" d="M{x} {y}V{end}"/>').format(
+                x=_LEFT, y=y - _GAP / 2, end=y + len(lines) * (_BAR + _GAP) - _GAP / 2
+            )
+        )
         for number, line in enumerate(lines):
             parts.append(_bar(line, y, top, _SHADES[min(number, len(_SHADES) - 1)]))
             y += _BAR + _GAP

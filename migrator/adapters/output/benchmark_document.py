@@ -18,7 +18,7 @@ from migrator.adapters.output.document import (
     wide,
 )
 from migrator.adapters.output.wording import NONE, when
-from migrator.decide.benchmark_comparison import Busy, Side, StepComparison, SuiteComparison
+from migrator.decide.benchmark_comparison import Busy, Side, StepComparison, SuiteComparison, statements
 from migrator.decide.benchmark_statistics import Series
 from migrator.domain.benchmark import Unit, runs_words, scale_words
 from migrator.domain.benchmark_reference import PUBLICATIONS
@@ -65,10 +65,11 @@ def comparison_blocks(comparison: SuiteComparison, *, charts: bool) -> Iterator[
         ]
     )
     yield from alerts(comparison.cautions)
-    yield from (paragraph(f"{note[:1].upper()}{note[1:]}.") for note in comparison.notes)
+    yield from (paragraph(_sentence(note)) for note in comparison.notes)
     if not comparison.steps:
         yield paragraph("Nothing was measured.")
         return
+    yield from (paragraph(_sentence(one)) for one in statements(comparison))
     yield _figures(comparison)
     yield from _also(comparison)
     verdicts = [(step.title, contrast.verdict) for step in comparison.steps for contrast in step.contrasts]
@@ -160,9 +161,20 @@ def _chart(comparison: SuiteComparison) -> BarChart:
     )
     return BarChart(
         title=clean(f"{comparison.suite} at {scale_words(comparison.scale)}"),
-        summary="Means with their standard errors; the bars of each test have a scale of their own.",
+        summary=clean(
+            " ".join(
+                [
+                    "Means with their standard errors; the bars of each test have a scale of their own, from 0 at the axis.",
+                    *(_sentence(one) for one in statements(comparison)),
+                ]
+            )
+        ),
         groups=groups,
     )
+
+
+def _sentence(words: str) -> str:
+    return f"{words[:1].upper()}{words[1:]}."
 
 
 def _better(unit: Unit) -> str:
@@ -253,4 +265,4 @@ def _digits(value: float) -> str:
 def alerts(sentences: Sequence[str]) -> Iterator[Block]:
     """Sentences that must not be overlooked."""
     for sentence in sentences:
-        yield paragraph(f"{sentence[:1].upper()}{sentence[1:]}.", alert=True)
+        yield paragraph(_sentence(sentence), alert=True)
