@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from migrator.decide.benchmark_comparison import StepComparison, compare
+from migrator.decide.benchmark_comparison import StepComparison, compare, statements
 from migrator.domain.benchmark import (
     Background,
     BenchmarkRecord,
@@ -127,3 +127,23 @@ def test_the_load_before_is_that_of_each_run_once() -> None:
 def test_published_figures_stand_beside_the_step() -> None:
     step = only_step(result(measured(A, [1.0])))
     assert [dict(one.figures)["Glfs1"] for one in step.references] == ["69-90"]
+
+
+def test_every_pair_has_a_statement_of_what_is_beyond_the_noise_and_what_is_not() -> None:
+    found = result(
+        measured(A, [10.0, 20.0, 30.0]),
+        measured(B, [2.0, 4.1, 6.0]),
+        measured(A, [1.0, 2.0, 3.0], step="du"),
+        measured(B, [4.0, 8.1, 12.0], step="du"),
+        measured(A, [10.0, 20.0, 30.0], step="grep"),
+        measured(B, [12.0, 18.0, 31.0], step="grep"),
+    )
+    (said,) = statements(compare([found])[0])
+    assert said == (
+        "beyond the noise, target is faster than source in 1 of 3 tests (ls -lR) and slower than source in 1 of 3 tests (du -sh); "
+        "1 test without a difference beyond the noise"
+    )
+    single = result(measured(A, [10.0]), measured(B, [2.0]))
+    (said,) = statements(compare([single])[0])
+    assert said == "nothing between source and target is beyond the noise; 1 test with too few runs to tell"
+    assert statements(compare([result(measured(A, [1.0, 2.0]))])[0]) == ()
