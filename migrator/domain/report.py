@@ -21,6 +21,7 @@ from migrator.domain.report_parts import BrickOutlook, ReapedFacts, SinceReport
 from migrator.domain.retirement import RetirementRecord
 from migrator.domain.speed_up import SpeedUpSum, UserSpeedUps
 from migrator.domain.states import BatchState, ChunkKind, ChunkState, PassKind, PassState
+from migrator.domain.stream_sums import StreamSum
 from migrator.domain.transfer import FileProblem
 from migrator.domain.tree import UserTree
 from migrator.domain.verification import VerificationRecord
@@ -362,7 +363,8 @@ class ReportFacts:
     `forecast` is None where nothing is left or too little was copied; `since` where there is no earlier report to compare
     with. `days` is the throughput by day, or by hour as long as there are few days (`span_s` says which). `outlook` is how full the target will be.
     `incidents` are warnings and errors by kind and subject, those that nothing has ended first. `speed_ups` are those of users who
-    work on the target, the newest first, and `speed_up_sums` each test over all of them.
+    work on the target, the newest first, and `speed_up_sums` each test over all of them. `streams` is what streams
+    brought, by where they ran, what they read and with what.
     """
 
     status: StatusFacts
@@ -382,3 +384,4 @@ class ReportFacts:
     benchmarks: tuple[BenchmarkResult, ...] = ()
     speed_ups: tuple[UserSpeedUps, ...] = ()
     speed_up_sums: tuple[SpeedUpSum, ...] = ()
+    streams: tuple[StreamSum, ...] = ()

@@ -6,6 +6,7 @@ from typing import Protocol
 from migrator.domain.cost import CostSums
 from migrator.domain.incidents import EventGroup
 from migrator.domain.report import ThroughputPoint
+from migrator.domain.stream_sums import StreamSum
 
 
 class ReportSums(Protocol):
@@ -18,6 +19,9 @@ class ReportSums(Protocol):
 
     def cost_groups(self, plan: str | None = None) -> Sequence[CostSums]:
         """The attempts that succeeded, in groups by chance, of one plan or of all."""
+
+    def stream_sums(self) -> Sequence[StreamSum]:
+        """What streams of all plans brought, by host, brick, engine and size of files."""
 
     def event_groups(self, limit: int) -> Sequence[EventGroup]:
         """Warnings and errors by kind and subject, those that happened last first."""

@@ -84,6 +84,7 @@ def read_report(
         benchmarks=_benchmarks(ledger),
         speed_ups=(users := users_of(ledger.speed_ups.settled())),
         speed_up_sums=sums(users),
+        streams=tuple(ledger.report_sums.stream_sums()),
     )
     return facts if earlier is None else _compared(ledger, facts, earlier)
 

@@ -18,6 +18,7 @@ from migrator.domain import (
     report,
     report_parts,
     schedule,
+    stream_sums,
 )
 from migrator.domain.addition_run import AdditionSummary
 from migrator.domain.addition_seen import NewPlace
@@ -75,6 +76,7 @@ TYPES = [
     governing.Tuned,
     governing.Limits,
     governing.GovernorRecord,
+    stream_sums.StreamSum,
     Probe,
     ProbeTimes,
     report.Tally,

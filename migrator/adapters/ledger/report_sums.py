@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import Float, Integer, Row, cast, func, select
+from sqlalchemy import Float, Integer, Row, case, cast, func, select
 
 from migrator.adapters.ledger import tables
 from migrator.adapters.ledger.database import Database
@@ -13,6 +13,7 @@ from migrator.domain.events import EventKind, Severity
 from migrator.domain.incidents import EventGroup
 from migrator.domain.report import ThroughputPoint
 from migrator.domain.states import AttemptState, ChunkKind, PassKind
+from migrator.domain.stream_sums import UPPER_BYTES, SizeClass, StreamSum
 
 COST_GROUPS = 20
 """Attempts fall into so many groups, by their number."""
@@ -92,6 +93,50 @@ class SqliteReportSums:
         with self._database.read() as connection:
             rows = connection.execute(query).all()
         return [CostSums(**row._mapping) for row in rows]  # noqa: SLF001 - SQLAlchemy's public name of it
+
+    def stream_sums(self) -> Sequence[StreamSum]:
+        """What streams of all plans brought, by host, brick, engine and size of files."""
+        attempt, chunk = tables.attempts.c, tables.chunks.c
+        mean_bytes = cast(chunk.size_bytes, Float) / chunk.files
+        size_class = case(
+            (chunk.kind == ChunkKind.RANGES.value, SizeClass.RANGES.value),
+            *((mean_bytes < upper_bytes, name.value) for name, upper_bytes in UPPER_BYTES),
+            else_=SizeClass.LARGE.value,
+        ).label("size_class")
+        seconds = attempt.finished_at_s - attempt.started_at_s
+        columns = (attempt.host, chunk.brick, attempt.engine, size_class)
+        query = (
+            select(
+                *columns,
+                func.count().label("attempts"),
+                func.sum(attempt.files).label("files"),
+                func.sum(attempt.size_bytes).label("size_bytes"),
+                func.sum(seconds).label("stream_s"),
+            )
+            .join(tables.chunks, chunk.id == attempt.chunk_id)
+            .where(
+                attempt.state == AttemptState.SUCCEEDED.value,
+                chunk.kind.in_((ChunkKind.RANGES, ChunkKind.FILES)),
+                seconds > 0,
+            )
+            .group_by(*columns)
+            .order_by(*columns)
+        )
+        with self._database.read() as connection:
+            rows = connection.execute(query).all()
+        return [
+            StreamSum(
+                host=row.host,
+                brick=row.brick,
+                engine=row.engine,
+                size_class=SizeClass(row.size_class),
+                attempts=row.attempts,
+                files=row.files,
+                size_bytes=row.size_bytes,
+                stream_s=row.stream_s,
+            )
+            for row in rows
+        ]
 
     def event_groups(self, limit: int) -> Sequence[EventGroup]:
         """Warnings and errors by kind and subject, those that happened last first."""

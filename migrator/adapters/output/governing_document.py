@@ -21,7 +21,10 @@ def governing_blocks(governing: GoverningFacts) -> Iterator[Block]:
         why = f": {clean(hold.reason)}" if hold.reason else ""
         yield paragraph(f"Paused by {clean(hold.by)} since {when(hold.since_s)}{why}. No chunk is begun.")
     if record is not None and governing.at_work:
-        yield paragraph(_now(record))
+        if record.gate is not Gate.PAUSED:
+            yield paragraph(_now(record))
+        elif hold is None:
+            yield paragraph("It was paused; the run goes on within seconds.")
         if record.gate is Gate.OPEN and len(record.hosts) > 1:
             yield facts([(clean(host), several(streams, "stream")) for host, streams in record.hosts])
     if tuned is not None:
@@ -37,8 +40,6 @@ def _now(record: GovernorRecord) -> str:
     reason = clean(record.reason)
     if record.gate is Gate.OUTSIDE_WINDOWS:
         return f"No chunk is begun until {when(record.until_s)}: {reason}."
-    if record.gate is Gate.PAUSED:
-        return f"No chunk is begun: {reason}."
     limit = record.bwlimit_bytes_per_s
     together = "" if limit is None else f", {format_rate(limit)} together"
     return f"{several(record.streams, 'stream')} of {record.most} may be at work{together}: {reason}."

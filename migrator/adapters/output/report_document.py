@@ -30,6 +30,7 @@ from migrator.adapters.output.status_document import (
     scan_blocks,
     tree_table,
 )
+from migrator.adapters.output.stream_document import stream_blocks
 from migrator.adapters.output.wording import when
 from migrator.decide.benchmark_comparison import compare
 from migrator.domain.report import ReportFacts
@@ -54,7 +55,7 @@ def _sections(report: ReportFacts, rows: int | None) -> Iterator[Section]:
     if charts := tuple(burn_down(report)):
         yield Section(title="What is left", blocks=charts)
     yield progress_section(status)
-    speed = (*day_blocks(report.days), *throughput_chart(report))
+    speed = (*day_blocks(report.days), *throughput_chart(report), *stream_blocks(report.streams))
     yield Section(title="Throughput", blocks=speed or (paragraph("Nothing has been copied yet."),))
     if status.batches:
         yield Section(title="Batches", blocks=tuple(batch_blocks(status.batches)))
