@@ -81,9 +81,18 @@ _KNOWN = (
     ),
     _Known(
         fault="after a rebalance files may be listed and yet not be found by their name, while `cluster.lookup-optimize` is on",
-        advice="set `cluster.lookup-optimize` to `off` before bricks are drained or added, and leave it so: what was not found is "
-        "found again at once",
-        reference="#973",
+        advice="`migrator` sets `cluster.lookup-optimize` to `off` before a drain or an addition, and leaves it so; where bricks were "
+        "drained or added by hand, set it yourself: what was not found is found again at once",
+        reference="#973, #118, #1918",
+    ),
+    _Known(
+        fault="directories that are looked up while new bricks get theirs may become root's, with mode 0000",
+        advice="add bricks while few users work; `brick add` finds such directories by the newest scan, and puts owner and mode "
+        "back: scan right before it",
+    ),
+    _Known(
+        fault="hard-linked files keep a mark of a drain that touched them, and the next drain of their brick fails on them",
+        advice="`brick drain` looks for such marks before it begins, and tells the command that takes them off",
     ),
     _Known(
         fault="files of mode `---------T+` become visible after a fix-layout",

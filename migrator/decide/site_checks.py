@@ -4,7 +4,8 @@ from collections.abc import Iterable
 
 from migrator.decide.losses import loss_details
 from migrator.decide.site_guards import health_problems, kind_problem, mount_problems
-from migrator.domain.brick import SourceHealth
+from migrator.decide.volume_options import LOOKUP_OPTION, is_on
+from migrator.domain.brick import SourceHealth, VolumeState
 from migrator.domain.finding import Finding, failure, ok, warning
 from migrator.domain.paths import is_beneath, show
 from migrator.domain.site import Capacity, MountIdentity, TargetCapabilities
@@ -77,6 +78,24 @@ def check_health(health: SourceHealth | None, error: str = "") -> list[Finding]:
         return findings
     bricks = len(health.state.bricks) if health.state else 0
     return [ok(check, f"all {bricks} bricks are up" if bricks else "it can be read")]
+
+
+def check_lookups(state: VolumeState, *, moved: bool) -> list[Finding]:
+    """Do clients find every file by its name? `moved`: the ledger knows a drain of the volume, or bricks that were added. Where
+    somebody drained or rebalanced by hand before, nothing tells so but a task that is listed.
+    """
+    on = is_on(dict(state.options), LOOKUP_OPTION, default=True)
+    if on is False:
+        return [ok("lookups", f"{LOOKUP_OPTION} is off: clients look for a name on every brick")]
+    if not moved and not state.tasks:
+        return []
+    return [
+        warning(
+            "lookups",
+            f"{LOOKUP_OPTION} is on, and bricks were drained or added: files can be listed and yet not be found by their name",
+            f"gluster volume set {state.volume} {LOOKUP_OPTION} off; it stays off, also where bricks were drained by hand",
+        )
+    ]
 
 
 def check_source_acls(*, shown: bool | None) -> Finding:

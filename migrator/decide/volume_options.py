@@ -5,6 +5,9 @@ An option that is not known here may change what a brick holds, so its volume is
 
 from collections.abc import Iterable, Mapping
 
+LOOKUP_OPTION = "cluster.lookup-optimize"
+"""On by default: clients ask for a name only where the layout of its directory has it."""
+
 _TRUE = frozenset({"on", "yes", "true", "enable", "1"})
 _FALSE = frozenset({"off", "no", "false", "disable", "0"})
 

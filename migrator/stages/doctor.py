@@ -21,6 +21,7 @@ from migrator.decide.site_checks import (
     check_capabilities,
     check_clock,
     check_health,
+    check_lookups,
     check_mount,
     check_source_acls,
     check_state_directory,
@@ -40,7 +41,9 @@ from migrator.decide.tool_checks import (
     check_user,
 )
 from migrator.decide.trees import TreePattern, choose_trees, parse_patterns
+from migrator.domain.addition import AdditionSide
 from migrator.domain.brick import SourceHealth, VolumeState
+from migrator.domain.drain import UNTOUCHED_STATES
 from migrator.domain.entry import ACL_ACCESS
 from migrator.domain.errors import Refused, ToolFailed, UsageError
 from migrator.domain.events import Event, EventKind, Severity
@@ -251,6 +254,8 @@ async def _source(
         health, error = await _health(world)
         findings += check_health(health, error)
         state = health.state if health is not None else None
+    if state is not None:
+        findings += check_lookups(state, moved=_bricks_moved(world.ledger, state))
     if state is not None and world.site.cutover.link is not None:
         findings += check_open_files(state, FreezeWay(world.site.cutover.freeze))
     if identity is None:
@@ -264,6 +269,15 @@ async def _source(
         return identity, None, state  # a plain directory: what its disk has in use says nothing
     room, _ = await _ask(world, world.source.capacity)
     return identity, room, state
+
+
+def _bricks_moved(ledger: Ledger | None, state: VolumeState) -> bool:
+    """Whether a drain or an addition has given directories of the volume another layout."""
+    if ledger is None:
+        return False
+    drained = (one.volume_id for one in ledger.drains.all() if one.state not in UNTOUCHED_STATES)
+    added = (one.volume_id for one in ledger.additions.all() if one.side is AdditionSide.SOURCE)
+    return state.volume_id in {*drained, *added}
 
 
 async def _user_trees(world: DoctorWorld) -> list[Finding]:

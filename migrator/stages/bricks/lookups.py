@@ -9,8 +9,9 @@ in its stead (GlusterFS 10.3, seen; #118 and #1918 there). So the option is off 
 from collections.abc import Callable
 from typing import Protocol
 
-LOOKUP_OPTION = "cluster.lookup-optimize"
-_OFF = ("off", "no", "disable", "false", "0")
+from migrator.decide.volume_options import LOOKUP_OPTION, is_on
+
+__all__ = ["LOOKUP_OPTION", "LookupOptions", "look_everywhere"]
 
 
 class LookupOptions(Protocol):
@@ -28,7 +29,8 @@ async def look_everywhere(volume: LookupOptions, say: Callable[[str], None]) -> 
     a rebalance of the whole volume brings every file to where its layout has it. May be called again. Raises ToolFailed.
     """
     before = await volume.option(LOOKUP_OPTION)
-    if before.split()[:1] and before.split()[0].lower() in _OFF:
+    # An option that was never set may be told as `on (DEFAULT)`.
+    if before.split() and is_on({LOOKUP_OPTION: before.split()[0]}, LOOKUP_OPTION, default=True) is False:
         return
     await volume.set_option(LOOKUP_OPTION, "off")
     say(

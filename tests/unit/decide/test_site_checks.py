@@ -8,6 +8,7 @@ from migrator.decide.site_checks import (
     check_capabilities,
     check_clock,
     check_health,
+    check_lookups,
     check_mount,
     check_source_acls,
     check_state_directory,
@@ -164,3 +165,28 @@ def test_the_worst_finding_counts() -> None:
     assert worst([]) is FindingStatus.OK
     assert worst([ok("a", "b"), failure("a", "b", "c"), warning("a", "b", "c")]) is FindingStatus.FAILURE
     assert worst([warning("a", "b", "c"), ok("a", "b")]) is FindingStatus.WARNING
+
+
+@pytest.mark.parametrize("moved", [False, True])
+@pytest.mark.parametrize("tasks", [(), ("rebalance",)])
+@pytest.mark.parametrize("value", [None, "on", "off"])
+def test_names_that_clients_may_not_find_are_told_where_bricks_were_drained_or_added(
+    moved: bool, tasks: tuple[str, ...], value: str | None
+) -> None:
+    state = VolumeState(
+        volume="vol1",
+        volume_id="i",
+        type="Distribute",
+        started=True,
+        bricks=(),
+        options=() if value is None else (("cluster.lookup-optimize", value),),
+        tasks=tasks,
+    )
+    found = check_lookups(state, moved=moved)
+    if value == "off":
+        assert [one.status for one in found] == [FindingStatus.OK]
+    elif moved or tasks:
+        assert [one.status for one in found] == [FindingStatus.WARNING]
+        assert found[0].fix.startswith(f"gluster volume set {state.volume} cluster.lookup-optimize off")
+    else:
+        assert found == []
