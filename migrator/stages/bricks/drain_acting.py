@@ -27,6 +27,7 @@ from migrator.stages.bricks.drain_watching import Watch, progress_of
 from migrator.stages.bricks.lookups import look_everywhere
 from migrator.stages.probing import probing
 
+_WIPED = (PlaceSeen.EMPTY, PlaceSeen.UNMOUNTED)
 _MOVING = (TaskStatus.IN_PROGRESS, TaskStatus.NOT_STARTED)
 
 
@@ -127,9 +128,16 @@ class DrainActor:
         """Every brick walked, with what is proven just now. Raises MigratorError."""
         found = await self.looker.volume()
         world = self.call.world
+        bricks = bricks_of(record, () if found is None else found[0].bricks)
+        if record.state is DrainState.WIPING:
+            # Those that were being wiped at a crash are no bricks any more, and were audited before.
+            places = await world.places(bricks, record.volume_id)
+            bricks = tuple(brick for brick in bricks if places.get(brick.name) not in _WIPED)
         recovery = recovery_of(self.call, record, found)
+        if recovery is not None:
+            recovery.bricks = bricks
         return await audit_bricks(
-            bricks_of(record, () if found is None else found[0].bricks),
+            bricks,
             volume_id=record.volume_id,
             walks=world.walks,
             read_block=world.read_block,

@@ -1,14 +1,20 @@
 """What an audit of drained bricks counts: blocks of names as a walk hands them out."""
 
 import asyncio
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from types import SimpleNamespace
 from typing import Any
+
+import pytest
 
 from migrator.decide.drain_audit import MOST_EXAMPLES
 from migrator.domain.brick import Brick
-from migrator.domain.drain_seen import AuditSeen
+from migrator.domain.drain import DrainRecord, DrainState, DrainStep
+from migrator.domain.drain_seen import Act, AuditSeen, PlaceSeen
+from migrator.domain.errors import ToolFailed
 from migrator.ports.bricks import BrickHello, BrickListener, BrickTotals
 from migrator.stages.bricks.audit import audit_bricks
+from migrator.stages.bricks.drain_acting import DrainActor
 from tests.fakes import VirtualClock
 
 VOLUME_ID = "v"
@@ -16,7 +22,9 @@ BRICK = Brick(name="gl3:/b", host="gl3", path=b"/b", online=True)
 
 
 class Walks:
-    """One brick with these names. The `BrickWalks` port."""
+    """Bricks with these names. The `BrickWalks` port. `wiped` are bricks no more."""
+
+    wiped: Collection[str] = ()
 
     hosts: Collection[str] = ("gl3",)
 
@@ -26,6 +34,8 @@ class Walks:
     async def reach(self, host: str) -> None: ...
 
     async def walk(self, brick: Brick, *, listener: BrickListener, own: bool = False, **_: Any) -> BrickTotals:
+        if brick.name in self.wiped:
+            raise ToolFailed(f"{brick.name} is no root of a brick")
         await listener.hello(BrickHello(volume_id=VOLUME_ID, root_gfid=bytes(15) + b"\1", pending_heals=0, device=7))
         names = [name for name in self._names if own or not name.startswith(b".migrator-")]
         if names:
@@ -58,3 +68,36 @@ def test_probes_are_not_left_whatever_else_lies_with_them_is() -> None:
     assert audited((*probes, *many)).left == len(many)
     audit = audited((*probes, b".migrator-probe/thesis"))
     assert (audit.left, audit.examples) == (1, (b".migrator-probe/thesis",))
+
+
+@pytest.mark.parametrize(
+    ("state", "other", "clean"),
+    [
+        (DrainState.WIPING, PlaceSeen.EMPTY, True),
+        (DrainState.WIPING, PlaceSeen.UNMOUNTED, True),
+        (DrainState.WIPING, PlaceSeen.UNKNOWN, False),
+        (DrainState.WIPING, PlaceSeen.BRICK, False),
+        (DrainState.COMMITTED, PlaceSeen.EMPTY, False),
+    ],
+)
+def test_a_wipe_that_was_killed_between_two_bricks_goes_on(state: DrainState, other: PlaceSeen, clean: bool) -> None:
+    names = ("gl3:/b", "gl4:/b")
+    walks = Walks()
+    walks.wiped = names[1:]
+
+    async def places(bricks: Sequence[Brick], volume_id: str) -> Mapping[str, PlaceSeen]:
+        return dict(zip(names, (PlaceSeen.BRICK, other), strict=True))
+
+    async def volume() -> None:
+        return None
+
+    world = SimpleNamespace(places=places, walks=walks, read_block=block, clock=VirtualClock())
+    call: Any = SimpleNamespace(world=world, request=SimpleNamespace(recover=False))
+    looker: Any = SimpleNamespace(volume=volume, audit=None)
+    throttle: Any = None
+    record = DrainRecord(
+        id=1, volume="vol1", volume_id=VOLUME_ID, bricks=names, attempt=1, state=state, times={state: 1.0}
+    )
+    act = Act(step=DrainStep.AUDIT, intent=state, result=state)
+    asyncio.run(DrainActor(call=call, looker=looker, throttle=throttle).carry_out(act, record))
+    assert looker.audit.clean is clean
