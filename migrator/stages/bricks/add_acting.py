@@ -13,7 +13,7 @@ from migrator.domain.progress import DrainProgress
 from migrator.domain.units import format_duration, format_size
 from migrator.domain.volume_tasks import TaskKind, TaskProgress, TaskStatus
 from migrator.stages.bricks.add_context import AdditionCall, hooked, samples_of, subject_of
-from migrator.stages.bricks.add_directories import open_directories
+from migrator.stages.bricks.add_directories import keeping_open, open_directories
 from migrator.stages.bricks.add_seeing import AdditionLooker, told
 from migrator.stages.bricks.add_throttle import AdditionThrottle
 from migrator.stages.bricks.lookups import look_everywhere
@@ -121,7 +121,7 @@ class AdditionActor:
 
     async def _watch(self, record: AdditionRecord) -> Done:
         """Until the task does not move any more, or what is seen needs another decision."""
-        async with probing(self.call.world.probing):
+        async with probing(self.call.world.probing), keeping_open(self.call, record):
             return await self._until_moved(record)
 
     async def _until_moved(self, record: AdditionRecord) -> Done:

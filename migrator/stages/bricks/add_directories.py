@@ -1,5 +1,9 @@
 """Directories that GlusterFS has shut while they were made on new bricks: found through the mount, and opened again."""
 
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
 from migrator.domain.addition import AdditionRecord, AdditionSide
 from migrator.domain.errors import MigratorError
 from migrator.domain.events import EventKind, Severity
@@ -7,8 +11,29 @@ from migrator.domain.paths import show
 from migrator.domain.units import several
 from migrator.stages.bricks.add_context import AdditionCall, subject_of
 
+_INTERVAL_S = 600.0
 _TIMEOUT_S = 24 * 3600.0
 BY_HAND = "`find MOUNT -type d -uid 0 -perm 0000` lists such directories"
+
+
+@asynccontextmanager
+async def keeping_open(call: AdditionCall, record: AdditionRecord) -> AsyncIterator[None]:
+    """Look at them again and again for the length of the block: a layout of millions of directories takes days."""
+    if call.world.put_owners_back is None or record.side is not AdditionSide.SOURCE or record.instead_of is not None:
+        yield
+        return
+    task = asyncio.create_task(_again_and_again(call, record))
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+
+
+async def _again_and_again(call: AdditionCall, record: AdditionRecord) -> None:
+    while True:
+        await call.world.clock.sleep(_INTERVAL_S)
+        await open_directories(call, record)
 
 
 async def open_directories(call: AdditionCall, record: AdditionRecord) -> None:

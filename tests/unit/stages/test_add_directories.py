@@ -10,10 +10,29 @@ import pytest
 from migrator.domain.addition import AdditionSide
 from migrator.domain.directory_owners import OwnersPutBack
 from migrator.domain.errors import ToolFailed
-from migrator.stages.bricks.add_directories import open_directories
-from tests.fakes import inline
+from migrator.stages.bricks.add_directories import keeping_open, open_directories
+from tests.fakes import VirtualClock, inline
 
 CATALOGS = ("old", "whole", "partial", "scoped")
+
+
+RECORD: Any = SimpleNamespace(side=AdditionSide.SOURCE, instead_of=None, shown_bricks="gl1:/b")
+
+
+def call_with(
+    put_back: Callable[[str], OwnersPutBack] | None,
+    words: list[str],
+    *,
+    catalogs: tuple[str, ...] = CATALOGS,
+    clock: VirtualClock | None = None,
+) -> Any:
+    """A call that keeps the words of every event."""
+    scans = [SimpleNamespace(name=name, whole=name != "partial", scope=name == "scoped") for name in catalogs]
+    ledger = SimpleNamespace(scans=SimpleNamespace(all=lambda: scans))
+    return SimpleNamespace(
+        world=SimpleNamespace(put_owners_back=put_back, ledger=ledger, blocking=inline, clock=clock),
+        say=lambda _kind, _severity, _subject, message: words.append(message),
+    )
 
 
 def told(
@@ -21,15 +40,8 @@ def told(
 ) -> list[str]:
     """The words of every event."""
     words: list[str] = []
-    scans = [SimpleNamespace(name=name, whole=name != "partial", scope=name == "scoped") for name in catalogs]
-    ledger = SimpleNamespace(scans=SimpleNamespace(all=lambda: scans))
-    call: Any = SimpleNamespace(
-        world=SimpleNamespace(put_owners_back=put_back, ledger=ledger, blocking=inline),
-        say=lambda _kind, _severity, _subject, message: words.append(message),
-    )
-    facts = {"side": AdditionSide.SOURCE, "instead_of": None, "shown_bricks": "gl1:/b", **of}
-    record: Any = SimpleNamespace(**facts)
-    asyncio.run(open_directories(call, record))
+    record: Any = SimpleNamespace(**{**vars(RECORD), **of})
+    asyncio.run(open_directories(call_with(put_back, words, catalogs=catalogs), record))
     return words
 
 
@@ -45,6 +57,27 @@ def test_the_newest_whole_catalog_tells_and_what_was_mended_is_named() -> None:
     assert mended.startswith("1 directory had become root's with mode 0000")
     assert mended.endswith("as of whole: home/a")
     assert failed.startswith("2 directories could not be looked at")
+
+
+def test_while_gluster_works_they_are_looked_at_again_and_again() -> None:
+    asked: list[str] = []
+    clock = VirtualClock()
+    began_s = clock.monotonic_s()
+
+    def put_back(catalog: str) -> OwnersPutBack:
+        asked.append(catalog)
+        if len(asked) == 3:
+            seen.set()
+        return OwnersPutBack(looked_at=1)
+
+    async def work() -> None:
+        async with keeping_open(call_with(put_back, [], clock=clock), RECORD):
+            await asyncio.wait_for(seen.wait(), timeout=60.0)
+
+    seen = asyncio.Event()
+    asyncio.run(work())
+    assert asked == ["whole"] * 3
+    assert clock.monotonic_s() - began_s >= 3 * 600.0
 
 
 def test_nothing_is_told_where_nothing_was_shut() -> None:
