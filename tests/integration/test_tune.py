@@ -93,6 +93,8 @@ def test_a_pause_holds_a_run_and_a_cutover_and_status_says_so(planned: Site) -> 
     assert asked(site, "pause", "--reason", "exams")["controls"]["hold"]["reason"] == "exams"
     status = asked(site, "status")
     assert [one["hint"] for one in status["blocked"] if one["subject"] == "runs and cutovers"] == ["migrator resume"]
+    refused = site.call("cutover", "--all", "--dry-run")
+    assert "the migration is paused" in refused.stdout + refused.stderr
     with running(site) as run:
         until(lambda: asked(site, "status")["governing"]["at_work"])
         governor = asked(site, "status")["governing"]["governor"]
