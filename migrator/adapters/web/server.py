@@ -55,22 +55,30 @@ def text(status: int, words: str, **headers: str) -> Answer:
 class WebServer:
     """Answers `GET` and `HEAD` of a few paths. Each connection is one request; what comes too slowly is ended."""
 
-    def __init__(self, routes: Mapping[str, Route], access: Access, *, head_s: float = _HEAD_S) -> None:
+    def __init__(
+        self, routes: Mapping[str, Route], access: Access, *, head_s: float = _HEAD_S, answer_s: float = _ANSWER_S
+    ) -> None:
         self._routes = routes
         self._access = access
         self._head_s = head_s
+        self._answer_s = answer_s
         self._open: Counter[str] = Counter()
+
+    @property
+    def connections(self) -> int:
+        """How many are open."""
+        return self._open.total()
 
     async def converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """One connection, from its beginning to its end. Raises nothing but CancelledError."""
         peer = str((writer.get_extra_info("peername") or ("?",))[0])
-        crowded = self._open.total() >= MOST_CONNECTIONS or self._open[peer] >= MOST_FROM_ONE
+        crowded = self.connections >= MOST_CONNECTIONS or self._open[peer] >= MOST_FROM_ONE
         self._open[peer] += 1
         try:
             # What the kernel has not taken yet counts as not sent: a client that reads nothing is seen.
             writer.transport.set_write_buffer_limits(high=0)
             method, answer = ("GET", text(503, "too many connections")) if crowded else await self._asked(reader)
-            async with asyncio.timeout(_ANSWER_S):
+            async with asyncio.timeout(self._answer_s):
                 writer.write(_bytes(answer, with_body=method != "HEAD"))
                 await writer.drain()
                 await _linger(reader, writer)
