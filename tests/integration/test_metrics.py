@@ -66,9 +66,7 @@ def fill(ledger: SqliteLedger, now_s: float) -> None:
         ledger.events.add(event)
 
 
-def counted(
-    at_s: float, task: str, host: str, files: int, size_bytes: int, *, failures: int = 0
-) -> DrainSample:
+def counted(at_s: float, task: str, host: str, files: int, size_bytes: int, *, failures: int = 0) -> DrainSample:
     return DrainSample(
         task_id=task,
         at_s=at_s,
