@@ -401,6 +401,7 @@ def main() -> None:
     parser.add_argument("--layout", choices=LAYOUTS, action="append", help="only this one (repeatable)")
     parser.add_argument("--files", type=int, default=3000, help="ordinary files of all users (default: 3000)")
     parser.add_argument("--data", default="150MiB", help="their bytes (default: 150MiB)")
+    parser.add_argument("--users", type=int, default=8, help="how many users the lab has (default: 8)")
     parser.add_argument("--keep", action="store_true", help="leave the lab of one layout up")
     options = parser.parse_args()
     if options.keep and len(options.layout or LAYOUTS) > 1:
@@ -411,6 +412,7 @@ def main() -> None:
     for layout in options.layout or LAYOUTS:
         print(f"\nrehearsal: {layout}", flush=True)
         lab = ["--dir", str(options.dir), "--type", layout, "--files", str(options.files), "--data", options.data]
+        lab += ["--users", str(options.users)]
         subprocess.run([str(MIGRATOR), "lab", "up", *lab], check=True, stdout=subprocess.DEVNULL)
         try:
             lines.append(rehearse(layout, options.dir))
