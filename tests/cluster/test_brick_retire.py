@@ -123,7 +123,7 @@ def test_a_volume_is_retired_when_everything_in_it_is_proven_and_not_before(make
         kill_at_the_stop(site, lab.state.gluster)
         assert site.call("brick", "retire", "--confirm", "vol1").returncode == -9
         assert status_of(lab) == "Status: Stopped"
-        assert site.json("status")["retirement"]["state"] == "retiring"
+        assert site.json("status")["retirement"]["state"] == "stopping"
         assert retire(site)["ending"] == "done-before"
         assert site.json("status")["retirement"]["state"] == "retired"
         (brick,) = lab.bricks
