@@ -37,6 +37,7 @@ _KINDS = {
 }
 _STATES = {
     RetirementState.RETIRING: "it was about to be stopped: the same command goes on",
+    RetirementState.STOPPING: "it was just about to be stopped: the same command goes on",
     RetirementState.RETIRED: "retired: stopped for good",
     RetirementState.GIVEN_UP: "not retired: the attempt was given up",
 }
