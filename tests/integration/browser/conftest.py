@@ -1,4 +1,4 @@
-"""A headless Chromium for all tests of pages, and the report of a migration in its fifth week."""
+"""A headless Chromium for the tests of pages, and the report of a migration in its fifth week."""
 
 import shutil
 from collections.abc import Iterator
@@ -26,8 +26,9 @@ HOSTILE = (
 )
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
+    """For one file: as long as Playwright is there an event loop runs, and no other test of the process can have one."""
     program = shutil.which("chromium")
     if program is None:
         pytest.skip("there is no chromium")
