@@ -131,7 +131,8 @@ class MountedVolumeRecovery:
                 # Both are names of one file: a rename would do nothing, and leave both (rename(2)).
                 os.unlink(aside_name, dir_fd=aside)
             os.rename(name, aside_name, src_dir_fd=fd, dst_dir_fd=aside)
-            moved = _look_again(aside, aside_name)
+            # Where its name alone does not lead to it yet, the next look at the brick tells.
+            moved = _look(aside, aside_name)
             if moved is not None and moved.inode != here.inode:
                 _return(aside, aside_name, moved, fd, name)
                 raise OSError(errno.ESTALE, "something else took its name just now", path)
