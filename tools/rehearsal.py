@@ -305,6 +305,8 @@ def rehearse(layout: str, directory: Path) -> Line:
         drained, again = at.drain(bricks, word)
         drained_s = time.monotonic()
         between = everything(source)
+        # As docs/bricks.md advises: by it directories get their owners back.
+        at.json("scan", "--via", "bricks")
         add = ("brick", "add", *bricks, "--to", "source")
         at.kill_in(("layout", "laid-out", "balancing"), *add)
         added = at.json(*add)
