@@ -70,7 +70,9 @@ class SqliteControls:
             newest = _newest(connection, _HOLD)
             if (newest is not None and bool(newest.paused)) is paused:
                 return
-            connection.execute(insert(_controls).values(kind=_HOLD, at_s=at_s, by=by, paused=int(paused), reason=reason))
+            connection.execute(
+                insert(_controls).values(kind=_HOLD, at_s=at_s, by=by, paused=int(paused), reason=reason)
+            )
 
 
 class SqliteGovernor:
