@@ -229,7 +229,8 @@ def _chosen(records: BenchmarkRecords, numbers: Sequence[int], suites: Sequence[
                 newest[record.suite] = record
         chosen = [newest[name] for name in SuiteName if name in newest and name in wanted]
     results = [BenchmarkResult(record=record, measurements=tuple(records.measurements(record.id))) for record in chosen]
-    if not any(result.measurements for result in results):
+    # Whoever asks for it by its number is told why nothing was measured.
+    if not results or not (numbers or any(result.measurements for result in results)):
         raise UsageError(
             "nothing was measured yet", hint="run `migrator bench run --suite NAME --on source --on target`"
         )

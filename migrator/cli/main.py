@@ -50,6 +50,16 @@ class Verbs(click.Group):
         self.load()
         return super().get_command(ctx, cmd_name)
 
+    def invoke(self, ctx: click.Context) -> object:
+        """As click's; who gives `--site` after the verb is told where it belongs."""
+        try:
+            return super().invoke(ctx)
+        except click.NoSuchOption as error:
+            if error.option_name != "--site":
+                raise
+            words = "--site goes before the verb: migrator --site FILE VERB (or MIGRATOR_SITE)"
+            raise click.UsageError(words, ctx=error.ctx) from None
+
     def load(self) -> dict[str, click.Command]:
         """All verbs, in the order in which a migration needs them."""
         return {name: self._loaded(name) for name in _VERBS}

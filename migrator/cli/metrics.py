@@ -86,6 +86,12 @@ def _check(
 ) -> None:
     if textfile is not None and listen is not None:
         raise UsageError("--textfile excludes --listen", hint="give one of them; both may run beside each other")
+    if textfile is not None and textfile.suffix != ".prom":
+        raise UsageError(
+            f"the name {textfile.name} does not end with .prom",
+            cause="node_exporter reads no other files",
+            hint=f"name it {textfile.with_suffix('.prom')}",
+        )
     if interval_s is not None and textfile is None:
         raise UsageError("--interval is for --textfile", hint="with --listen, Prometheus says how often")
     if listen is None and (token_file is not None or names):

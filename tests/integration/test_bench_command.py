@@ -6,6 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from migrator import bootstrap
+from migrator.adapters.output.benchmark_calls import summary_document
+from migrator.adapters.output.markdown import to_markdown
+from migrator.config.load import load_site
+from migrator.domain.benchmark import BenchmarkState, Place, SuiteName
+from migrator.domain.benchmark_run import BenchmarkResult, BenchmarkSummary
 from tests.cli_site import Site
 
 QUICK = ("--scale", "0.0002", "--watch", "0")
@@ -70,8 +76,36 @@ def test_mistakes_are_told(site: Site) -> None:
     site.fails(2, "bench", "compare", says=("nothing was measured",))
     site.fails(2, "bench", "compare", "12", says=("no benchmark 12",))
     site.fails(2, "bench", "run", "--suite", "latency", "--on", "target", "--hosts", "gl7", *QUICK, says=("host gl7",))
-    site.fails(1, "bench", "run", "--suite", "latency", "--on", "/nowhere/at/all", *QUICK, says=("/nowhere/at/all",))
+    for place in ("/nowhere/at/all", str(site.file)):
+        words = (f"no directory {place}", "host localhost")
+        site.fails(1, "bench", "run", "--suite", "latency", "--on", place, *QUICK, says=words)
     site.fails(4, "bench", "run", "--suite", "streaming", "--on", "target", "--scale", "100", says=("free", "--scale"))
+
+
+def test_a_suite_whose_steps_were_all_left_out_says_why(site: Site) -> None:
+    why = "left out: fio, random reads: fio is not installed on localhost"
+    with bootstrap.Wiring(load_site(site.file)).ledger() as ledger:
+        place = Place(label="source", root=os.fsencode(site.source))
+        begun = ledger.benchmarks.start(
+            suite=SuiteName.RANDOM,
+            scale=0.01,
+            seed=1,
+            runs=1,
+            places=(place,),
+            hosts=("localhost",),
+            token="ab",
+            at_s=1,
+        )
+        ended = ledger.benchmarks.finish(begun.id, BenchmarkState.DONE, at_s=2, notes=(why,))
+    done = site.call("bench", "compare", str(ended.id))
+    assert done.returncode == 0, done.stderr
+    assert why.capitalize() in done.stdout
+    assert "Nothing was measured." in done.stdout
+    summary = BenchmarkSummary(
+        scale=0.01, dry_run=False, room=(), removed=(), results=(BenchmarkResult(record=ended, measurements=()),)
+    )
+    assert why.capitalize() in to_markdown(summary_document(summary))
+    site.fails(2, "bench", "compare", says=("nothing was measured",))
 
 
 def test_a_source_that_is_not_mounted_is_not_filled_with_benchmarks(site: Site) -> None:

@@ -242,6 +242,12 @@ def test_a_port_answers_at_metrics_and_asks_for_a_token_where_there_is_one(site_
             assert b"migrator_build_info" in answer.read()
 
 
+def test_a_name_that_node_exporter_does_not_read_is_refused(site_file: Path, tmp_path: Path) -> None:
+    refused = call(site_file, "--textfile", str(tmp_path / "migrator.txt"))
+    assert (refused.returncode, b"migrator.prom" in refused.stderr) == (2, True)
+    assert not (tmp_path / "migrator.txt").exists()
+
+
 def test_options_that_exclude_each_other_are_refused(site_file: Path) -> None:
     assert call(site_file, "--interval", "10s").returncode == 2
     assert call(site_file, "--listen", "0.0.0.0:0").returncode == 4

@@ -36,6 +36,9 @@ def main() -> None:
 def look(request: dict[str, Any]) -> dict[str, Any]:
     """What the file system is, what room it has, what was left in it, and which programs the host has."""
     root = _bytes(request["root"])
+    # A file would do for statvfs, and fail in the middle.
+    if not os.path.isdir(root):
+        raise ValueError(f"there is no directory {os.fsdecode(root)}; name one of a file system that is mounted there")
     found = os.statvfs(root)
     own = os.path.join(root, _bytes(request["own"]))
     return {

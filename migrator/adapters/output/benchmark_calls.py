@@ -6,7 +6,7 @@ from migrator.adapters.output.benchmark_document import alerts, comparison_docum
 from migrator.adapters.output.document import Block, Document, Section, Table, figure, paragraph, table, text, wide
 from migrator.adapters.output.wording import NONE, when
 from migrator.decide.benchmark_comparison import compare
-from migrator.domain.benchmark import BenchmarkRecord, scale_words
+from migrator.domain.benchmark import BenchmarkRecord, BenchmarkState, scale_words
 from migrator.domain.benchmark_run import BenchmarkListing, BenchmarkSummary, Cleaning, PlaceRoom
 from migrator.domain.units import format_count, format_size
 
@@ -22,7 +22,9 @@ def summary_document(summary: BenchmarkSummary) -> Document:
                 Section(title="Steps", blocks=(_steps(summary),)),
             ),
         )
-    made = comparison_document(compare([result for result in summary.results if result.measurements]))
+    # One that went through without figures has its reason in its notes; why others failed is told at the end.
+    told = [result for result in summary.results if result.measurements or result.record.state is BenchmarkState.DONE]
+    made = comparison_document(compare(told))
     ends: list[Block] = [*alerts(summary.failures)]
     if summary.removed:
         ends.append(paragraph(f"Taken away, left by killed calls: {', '.join(summary.removed)}."))

@@ -39,6 +39,14 @@ def test_the_version_is_told_without_any_verb() -> None:
     assert "migrator.stages" not in shown.stderr
 
 
+def test_who_gives_the_site_after_the_verb_is_told_where_it_belongs() -> None:
+    words = [sys.executable, "-m", "migrator", "bench", "list", "--site", "site.toml"]
+    shown = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert shown.returncode == 2
+    assert "--site goes before the verb" in shown.stderr
+    assert "migrator bench list" in shown.stderr
+
+
 def test_a_word_that_is_nearly_a_verb_is_answered_with_the_verb() -> None:
     shown = subprocess.run([sys.executable, "-m", "migrator", "stauts"], capture_output=True, text=True, check=False)
     assert shown.returncode == 2
