@@ -318,8 +318,9 @@ def test_processes_that_cannot_be_read_are_unseen(source: Path) -> None:
         )
     )  # fmt: skip
     answer = json.loads(completed.stdout)
-    assert "cannot be read: process " in answer["unseen"][-1], completed.stderr
+    assert " of the processes cannot be read: process " in answer["unseen"][-1], completed.stderr
     assert "Permission denied" in answer["unseen"][-1]
+    assert "docs/cutover.md" in answer["unseen"][-1]
 
 
 def test_a_source_that_is_not_there_is_unseen(source: Path) -> None:

@@ -65,7 +65,10 @@ class Search:
         found.sort(key=lambda one: (not _matters(one[1:]), one[0], one[1] or 0))
         unseen = [*self._trees.unseen, *sorted(self._unseen)]
         if self._unreadable:
-            unseen.append(f"{len(self._unreadable)} cannot be read: {'; '.join(self._unreadable[:3])}")
+            unseen.append(
+                f"{len(self._unreadable)} of the processes cannot be read: {'; '.join(self._unreadable[:3])}"
+                " (as in some containers; docs/cutover.md, Who answers for it)"
+            )
         return {"open": found[:_LIMIT], "unseen": unseen, "served": self._served or not self._bricks}
 
     def _try(self, pid: int, look: Callable[..., None], *arguments: Any) -> None:
