@@ -15,7 +15,10 @@ BUSY_TIMEOUT_S = 30.0
 """How long a write waits for another process's write: transactions are short, so longer means that one hangs."""
 
 _WRITES = "ledger_writes"
-_RESTORE = "restore a backup (ledger.db.*.backup beside it) and run `migrator doctor`; the files copied so far are kept"
+_RESTORE = (
+    "restore the newest backup (in backups/ beside it, or ledger.db.*.backup) and run `migrator doctor`; "
+    "the files copied so far are kept"
+)
 _CORRUPT = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT, sqlite3.SQLITE_SCHEMA}
 _BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 
