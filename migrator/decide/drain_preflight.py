@@ -211,6 +211,14 @@ def _marked(marks: Sequence[BrickMarks] | None) -> Iterator[str]:
     for one in marks or ():
         if one.unseen:
             yield f"{several(one.unseen, 'entry', 'entries')} of {one.brick} cannot be looked at for marks of an earlier drain"
+        if one.strange:
+            more = f", and {one.strange - _MARKS_SHOWN:,} more" if one.strange > _MARKS_SHOWN else ""
+            yield (
+                f"{several(one.strange, 'file was', 'files were')} put on {one.brick} past Gluster, without a gfid: "
+                f"{', '.join(show(path) for path in one.strange_examples[:_MARKS_SHOWN])}{more}. No drain moves them, and clients that "
+                "ask for such a name while names are looked for on all bricks, as they are from a drain on, can hang (GlusterFS 10.3). "
+                "Move them off the brick, and copy what is wanted in through the mount"
+            )
         if one.files:
             more = f", and {one.files - _MARKS_SHOWN:,} more" if one.files > _MARKS_SHOWN else ""
             host, _, path = one.brick.partition(":")

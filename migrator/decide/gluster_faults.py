@@ -86,6 +86,11 @@ _KNOWN = (
         reference="#973, #118, #1918",
     ),
     _Known(
+        fault="a client hangs that asks for a file which was put on a brick past Gluster, while `cluster.lookup-optimize` is off",
+        advice="never write to bricks; a drain does not begin while files without a gfid lie on the leaving bricks",
+        reference="#3688",
+    ),
+    _Known(
         fault="directories that are looked up while new bricks get theirs may become root's, with mode 0000",
         advice="add bricks while few users work; `brick add` finds such directories by the newest scan, and puts owner and mode "
         "back: scan right before it",

@@ -47,12 +47,15 @@ class RetainedSource:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrickMarks:
     """Hard-linked files of a brick that carry the mark of an earlier drain (`trusted.glusterfs.dht.linkto`, and the mode of a
-    data file): how many, and the first names. `unseen` counts what could not be looked at.
+    data file): how many, and the first names. `strange` files have no gfid: they were put there past Gluster. `unseen` counts
+    what could not be looked at.
     """
 
     brick: str
     files: int
     examples: tuple[bytes, ...] = ()
+    strange: int = 0
+    strange_examples: tuple[bytes, ...] = ()
     unseen: int = 0
 
 

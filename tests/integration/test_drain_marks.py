@@ -61,6 +61,14 @@ def test_hard_linked_data_files_with_a_mark_are_found_once_each(made: HandBrick)
     assert {path.rpartition(b"/")[2].removesuffix(b" again") for path in one.examples} == {b"marked", b"sticky"}
 
 
+def test_files_that_were_put_there_past_gluster_are_found(made: HandBrick) -> None:
+    (made.root / "home/placed").write_text("past Gluster")
+    found = marks(made)
+    assert found is not None
+    (one,) = found
+    assert (one.strange, one.strange_examples, one.files, one.unseen) == (1, (b"home/placed",), 2, 0)
+
+
 def test_the_command_takes_these_marks_off_and_no_others(made: HandBrick) -> None:
     command = unmark_command(str(made.root))
     assert command == f"`{command[1:-1]}`"

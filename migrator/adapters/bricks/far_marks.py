@@ -1,5 +1,5 @@
-"""Which hard-linked files of a brick carry the mark of an earlier drain; plain Python 3.9, run on the brick's host. Changes
-nothing.
+"""Which hard-linked files of a brick carry the mark of an earlier drain, and which files Gluster does not know; plain Python
+3.9, run on the brick's host. Changes nothing.
 
 One question (JSON, names as latin-1) on standard input, the answer in JSON. No symlink is followed.
 """
@@ -15,6 +15,7 @@ from typing import Any
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _LINKTO = "trusted.glusterfs.dht.linkto"
+_GFID = "trusted.gfid"
 _MIGRATING = stat.S_ISGID | stat.S_ISVTX
 _EXAMPLES = 20
 _GLUSTERS_OWN_NAMES = 1
@@ -29,7 +30,8 @@ class Marks:
         self._device = os.fstat(root).st_dev
         self._known: set[int] = set()
         self._examples: list[str] = []
-        self._files = self._unseen = 0
+        self._strange: list[str] = []
+        self._files = self._strange_files = self._unseen = 0
 
     def run(self) -> dict[str, Any]:
         """The answer."""
@@ -41,7 +43,13 @@ class Marks:
             except OSError as error:
                 # Users go on working: what is gone has no mark.
                 self._unseen += error.errno not in (errno.ENOENT, errno.ENOTDIR)
-        return {"files": self._files, "examples": self._examples, "unseen": self._unseen}
+        return {
+            "files": self._files,
+            "examples": self._examples,
+            "strange": self._strange_files,
+            "strange_examples": self._strange,
+            "unseen": self._unseen,
+        }
 
     def _look_into(self, path: bytes) -> list[bytes]:
         directory = self._open(path)
@@ -78,6 +86,11 @@ class Marks:
         try:
             facts = os.stat(name, dir_fd=directory, follow_symlinks=False)
             mode = stat.S_IMODE(facts.st_mode)
+            if facts.st_nlink <= _GLUSTERS_OWN_NAMES and self._is_strange(directory, name):
+                self._strange_files += 1
+                if len(self._strange) < _EXAMPLES:
+                    self._strange.append(path.decode("latin-1"))
+                return
             few = facts.st_nlink <= 1 + _GLUSTERS_OWN_NAMES
             if few or facts.st_ino in self._known or mode == stat.S_ISVTX or mode & _MIGRATING == _MIGRATING:
                 return
@@ -89,6 +102,17 @@ class Marks:
         self._files += 1
         if len(self._examples) < _EXAMPLES:
             self._examples.append(path.decode("latin-1"))
+
+    @staticmethod
+    def _is_strange(directory: int, name: bytes) -> bool:
+        """Whether Gluster has not given it an identity: a file that it makes has one before its name in .glusterfs."""
+        try:
+            os.getxattr(b"/proc/self/fd/%d/%s" % (directory, name), _GFID, follow_symlinks=False)
+        except OSError as error:
+            if error.errno != errno.ENODATA:
+                raise
+            return True
+        return False
 
 
 def main() -> None:

@@ -51,4 +51,6 @@ async def _marks(hosts: Hosts, brick: Brick, volume_id: str) -> BrickMarks:
         files=int(answer["files"]),
         unseen=int(answer["unseen"]),
         examples=tuple(name.encode("latin-1") for name in answer["examples"]),
+        strange=int(answer["strange"]),
+        strange_examples=tuple(name.encode("latin-1") for name in answer["strange_examples"]),
     )

@@ -119,7 +119,11 @@ class Recovery:
         for brick in self.bricks:
             names: dict[bytes, Leftover] = {}
             for leftover in () if brick.arbiter else first[brick.name].found:
-                if leftover.open or (leftover.type in (EntryType.FILE, EntryType.SYMLINK) and not leftover.digest):
+                if (
+                    leftover.open
+                    or not leftover.gfid
+                    or (leftover.type in (EntryType.FILE, EntryType.SYMLINK) and not leftover.digest)
+                ):
                     continue
                 try:
                     states = await self._states(leftover)
@@ -195,6 +199,12 @@ class Recovery:
 
     async def _prepare(self, brick: Brick, leftover: Leftover) -> _Group | None:
         """Its copy, whole and proven; None where it needs none. Raises ToolFailed where it is left alone."""
+        if not leftover.gfid:
+            # Its name is not asked for: a client that does can hang (GlusterFS 10.3, cluster.lookup-optimize off; #3688 there).
+            raise ToolFailed(
+                "it was put on the brick past Gluster, which does not know it: move it off the brick, and copy it in through the "
+                "mount if it is wanted"
+            )
         states = await self._states(leftover)
         digest = b""
         if NameState.EQUAL in states.values():

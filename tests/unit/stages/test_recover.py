@@ -57,7 +57,7 @@ class Volume:
 
     def hidden(self, content: bytes, *names: bytes) -> File:
         """One that only the brick has."""
-        file = File(content, on_brick=True)
+        file = File(content, on_brick=True, gfid=gfid())
         self.brick.update(dict.fromkeys(names, file))
         return file
 
@@ -111,6 +111,7 @@ class Volume:
     # The mount.
 
     def look(self, path: bytes) -> VolumeName | None:
+        assert path in self.names or self.brick.get(path) is None or self.brick[path].gfid, "a client can hang on that"
         file = self.names.get(path)
         if file is None:
             return None
@@ -370,6 +371,16 @@ def test_a_copy_that_the_volume_spoils_gets_no_name() -> None:
     summary = bring_back(volume)
     assert summary.recovered == 0
     assert b"home/a" not in volume.names
+
+
+def test_what_was_put_there_past_gluster_is_named_and_never_asked_for() -> None:
+    volume = Volume()
+    volume.hidden(b"content", b"home/a").gfid = b""
+    summary = bring_back(volume)
+    assert (summary.recovered, len(summary.problems)) == (0, 1)
+    assert "past Gluster" in summary.problems[0]
+    assert set(volume.brick) == {b"home/a"}
+    assert proven(volume) == frozenset()
 
 
 def test_what_is_open_is_not_proven() -> None:
