@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import shutil
 import signal
 import subprocess
 import time
@@ -200,7 +201,10 @@ class LabHandle:
         for point in self._points(host):
             done = self.on_host(host, "umount", point)
             assert done.returncode == 0, done.stderr
-        (Path(f"/proc/{host.holder_pid}/root/run/glusterd.pid")).unlink(missing_ok=True)
+        run = Path(f"/proc/{host.holder_pid}/root/run")
+        (run / "glusterd.pid").unlink(missing_ok=True)
+        # A machine that is switched on again has an empty /run: a stale pid there could be somebody else's by now.
+        shutil.rmtree(run / "gluster", ignore_errors=True)
 
     def boot_host(self, host: LabHost) -> None:
         """What a host does when it is switched on again: mounts, sshd, glusterd, which starts everything else."""
