@@ -172,7 +172,9 @@ def test_a_drain_whose_brick_dies_is_failed_and_goes_on_when_it_is_back(
     assert digests(lab.source) == before
 
 
-def test_a_drain_goes_on_after_a_reboot_of_its_host(drains: Drains, before: Mapping[str, str]) -> None:
+def test_a_drain_whose_host_reboots_loses_nothing_and_commits_only_what_is_told(
+    drains: Drains, before: Mapping[str, str]
+) -> None:
     lab, brick = drains.lab, brick_of(drains, 2, 1)
     running = start_held(drains, brick)
     lab.crash_host(lab.host_of(brick))
@@ -192,19 +194,11 @@ def test_a_drain_goes_on_after_a_reboot_of_its_host(drains: Drains, before: Mapp
             pids = lab.brick_pids()
             return all(pids.get(name, 0) > 0 for name in drains.names())
 
-        def goes_on() -> bool:
-            # Until every host tells its counters again, nothing is concluded. Gluster may never have it do so after a reboot:
-            # then the drain is taken back, and begun anew.
-            done = drains.site.call("brick", "drain", brick.name, "--accept-open-files", "--json")
-            assert done.returncode in (0, 4), done.stderr
-            if done.returncode == 0:
-                return True
-            assert brick.name in drains.names()
-            assert drains.site.call("brick", "stop", brick.name).returncode in (0, 1, 4)
-            return False
-
         wait_until(are_up, "the bricks are up again")
         wait_until_all_is_there(lab, before)
-        wait_until(goes_on, "the drain is done")
-    assert brick.name not in drains.names()
+        # Gluster 10.3 may never tell that host's counters of the drain again: then nothing is concluded, and nothing is lost.
+        done = drains.site.call("brick", "drain", brick.name, "--accept-open-files", "--json")
+        assert done.returncode in (0, 4), done.stderr
+        code = done.returncode
+    assert (brick.name in drains.names()) is (code == 4)
     assert digests(lab.source) == before
