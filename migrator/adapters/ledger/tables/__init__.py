@@ -1,0 +1,80 @@
+"""The tables of the ledger. Units stand in the names of columns; paths are BLOBs; times are seconds since the epoch.
+
+There is no row per file here (that is the catalog's part), except for files that need attention.
+A change needs a revision in `migrations/versions`; a test compares both.
+"""
+
+from migrator.adapters.ledger.tables.benchmarking import benchmark_measurements, benchmarks
+from migrator.adapters.ledger.tables.bricks import (
+    addition_samples,
+    addition_steps,
+    additions,
+    drain_samples,
+    drain_steps,
+    drains,
+    retirements,
+)
+from migrator.adapters.ledger.tables.calls import events, hook_calls, hook_steps, runs, site
+from migrator.adapters.ledger.tables.columns import metadata
+from migrator.adapters.ledger.tables.cutting import cutover_steps, cutovers, target_backups, tree_measurements
+from migrator.adapters.ledger.tables.governing import controls, governor_records
+from migrator.adapters.ledger.tables.measuring import capacity_samples, probes, samples
+from migrator.adapters.ledger.tables.planning import batch_trees, batches, plans, scans
+from migrator.adapters.ledger.tables.reaping import archives, reap_releases
+from migrator.adapters.ledger.tables.transferring import (
+    UNFINISHED,
+    attempts,
+    attention,
+    chunks,
+    pass_changes,
+    pass_trees,
+    passes,
+    predictions,
+)
+from migrator.adapters.ledger.tables.verifying import verifications
+
+__all__ = [
+    "HEAD_REVISION",
+    "UNFINISHED",
+    "addition_samples",
+    "addition_steps",
+    "additions",
+    "archives",
+    "attempts",
+    "attention",
+    "batch_trees",
+    "batches",
+    "benchmark_measurements",
+    "benchmarks",
+    "capacity_samples",
+    "chunks",
+    "controls",
+    "cutover_steps",
+    "cutovers",
+    "drain_samples",
+    "drain_steps",
+    "drains",
+    "events",
+    "governor_records",
+    "hook_calls",
+    "hook_steps",
+    "metadata",
+    "pass_changes",
+    "pass_trees",
+    "passes",
+    "plans",
+    "predictions",
+    "probes",
+    "reap_releases",
+    "retirements",
+    "runs",
+    "samples",
+    "scans",
+    "site",
+    "target_backups",
+    "tree_measurements",
+    "verifications",
+]
+
+HEAD_REVISION = "0001"
+"""The revision that this code reads and writes; a test compares it with the newest file in `migrations/versions`."""
