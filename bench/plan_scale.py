@@ -23,7 +23,7 @@ from migrator.domain.scan import CatalogRecord
 from migrator.domain.site import BEEGFS_CAPABILITIES, Capacity, MountIdentity
 from migrator.domain.tree import UserTree
 from migrator.domain.units import GIB, TIB
-from migrator.ports.ledger import SiteRecord
+from migrator.ports.site import SiteRecord
 from migrator.stages.plan import PlanRequest, make_plan
 
 TREES = 200

@@ -21,7 +21,7 @@ from migrator.domain.archives import ArchiveLimits, Restored, TreeArchived
 from migrator.domain.reap import ReapAction, ReapRow
 from migrator.domain.tree import UserTree
 from migrator.ports.archives import MemberSource
-from migrator.ports.ledger import SiteRecord
+from migrator.ports.site import SiteRecord
 from migrator.ports.storage_targets import StorageTargets
 from migrator.stages.reap.archive import ArchiveRequest, ArchivingWorld, archive_trees
 from migrator.stages.reap.archived import ProvenArchives

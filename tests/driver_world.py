@@ -25,7 +25,7 @@ from migrator.domain.transfer import AttemptRecord, ChunkRecord
 from migrator.domain.tree import UserTree
 from migrator.domain.units import GIB
 from migrator.ports.drivers import Driver, DriverResult, Driving
-from migrator.ports.ledger import SiteRecord
+from migrator.ports.site import SiteRecord
 from migrator.stages.run.context import HealthNow, Invocation, PassUnderWay, World
 from migrator.stages.run.drive import run_driver_step
 from migrator.stages.run.shared_call import SharedCall

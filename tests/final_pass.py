@@ -19,7 +19,7 @@ from migrator.config.load import load_site
 from migrator.domain.errors import Refused
 from migrator.domain.run import BatchSummary, RunRequest
 from migrator.domain.states import PassKind
-from migrator.ports.ledger import PassRecord
+from migrator.ports.passes import PassRecord
 from migrator.stages.run import latest_plan
 from migrator.stages.run.context import Invocation, World
 from migrator.stages.run.delta import DeltaPass

@@ -18,7 +18,8 @@ from migrator.domain.transfer import FileProblem
 from migrator.domain.tree import UserTree
 from migrator.ports.blocking import Blocking
 from migrator.ports.lanes import BrickGuard
-from migrator.ports.ledger import Ledger, SiteRecord
+from migrator.ports.ledger import Ledger
+from migrator.ports.site import SiteRecord
 from migrator.ports.storage_targets import StorageTargets
 from migrator.stages.run import run_batches
 from migrator.stages.run.governor import Governing

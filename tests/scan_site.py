@@ -16,7 +16,7 @@ from migrator.domain.events import Event
 from migrator.domain.progress import ScanProgress, Snapshot
 from migrator.domain.scan import CatalogRecord
 from migrator.ports.filesystem import SourceFileSystem
-from migrator.ports.ledger import SiteRecord
+from migrator.ports.site import SiteRecord
 from migrator.stages.scan import Bricks, ScanRequest, scan
 
 

@@ -25,7 +25,7 @@ from migrator.domain.site import TargetCapabilities
 from migrator.domain.states import BatchState
 from migrator.domain.tree import UserTree
 from migrator.domain.verification import DigestPolicy, VerificationRecord
-from migrator.ports.ledger import SiteRecord
+from migrator.ports.site import SiteRecord
 from migrator.stages.verify import VerifyRequest, verify
 from tests.contracts.plans import small_plan
 

@@ -45,8 +45,9 @@ from migrator.domain.verification import DigestPolicy, VerificationRecord
 from migrator.ports.carrying_back import SourceChange, SourceChangeKind
 from migrator.ports.hosts import Host
 from migrator.ports.lanes import Way
-from migrator.ports.ledger import Ledger, SiteRecord
+from migrator.ports.ledger import Ledger
 from migrator.ports.progress import Progress
+from migrator.ports.site import SiteRecord
 from migrator.ports.streams import Executor
 from migrator.stages.carry_back import BackParts, CarryingBack
 from migrator.stages.carry_back.back_site import PLAN, exchanged

@@ -29,8 +29,8 @@ from migrator.domain.plan import Plan
 from migrator.domain.verification import DigestPolicy, VerificationRecord
 from migrator.ports.freezing import WriterSearch
 from migrator.ports.hosts import Hosts
-from migrator.ports.ledger import SiteRecord
 from migrator.ports.progress import Progress
+from migrator.ports.site import SiteRecord
 from migrator.stages.cutover import Comparing, CutoverWorld, VerifyTree
 from migrator.stages.run.context import World
 from migrator.stages.verify import VerifyRequest, verify

@@ -33,7 +33,7 @@ from migrator.domain.errors import ToolFailed
 from migrator.ports.drivers import Driver, Driving
 from migrator.ports.hosts import Host, HostFacts
 from migrator.ports.lanes import BrickRefused, Way
-from migrator.ports.ledger import SiteRecord
+from migrator.ports.site import SiteRecord
 from migrator.ports.streams import BrickRules, Engine, Settler
 from migrator.stages.run.brick_guard import VolumeGuard
 from migrator.stages.run.lanes import HostLane, LaneSet, MakeWay, MoverLane

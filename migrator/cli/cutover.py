@@ -24,8 +24,9 @@ from migrator.domain.plan import Plan
 from migrator.domain.run import RetryPolicy, RunRequest
 from migrator.domain.tree import UserTree
 from migrator.domain.verification import DigestPolicy
-from migrator.ports.ledger import Ledger, SiteRecord
+from migrator.ports.ledger import Ledger
 from migrator.ports.progress import Progress
+from migrator.ports.site import SiteRecord
 from migrator.stages.cutover import CutoverCall, attempts_of_users
 from migrator.stages.run import latest_plan
 

@@ -21,7 +21,7 @@ from migrator.domain.paths import percent_unescape, show
 from migrator.domain.plan import Plan
 from migrator.domain.tree import UserTree
 from migrator.ports.filesystem import FileSystem
-from migrator.ports.ledger import SiteRecord
+from migrator.ports.site import SiteRecord
 from migrator.stages.reap import archive, restore
 from migrator.stages.run import choose_plan
 

@@ -16,8 +16,9 @@ from migrator.domain.report import (
     ThroughputPoint,
 )
 from migrator.ports.benchmarks import BenchmarkRecords
-from migrator.ports.ledger import Ledger, RunRecord
+from migrator.ports.ledger import Ledger
 from migrator.ports.report_sums import ReportSums
+from migrator.ports.site import RunRecord
 from migrator.ports.speed_ups import SpeedUpRecords
 
 

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from migrator.domain.metrics import MetricSums
-from migrator.ports.ledger import RunRecord
 from migrator.ports.ledger_facts import ReadableLedger
+from migrator.ports.site import RunRecord
 
 
 class MetricRecords(Protocol):

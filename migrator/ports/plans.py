@@ -1,9 +1,11 @@
-"""Plan documents on disk."""
+"""Plans: their documents on disk, and what the ledger keeps of them."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from migrator.domain.plan import Plan
+from migrator.domain.states import BatchState
 
 
 class PlanDocuments(Protocol):
@@ -24,3 +26,30 @@ class NewPlans(PlanDocuments, Protocol):
 
     def require_free(self, name: str) -> None:
         """Raises UsageError where the name cannot be one, or is taken."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanRecord:
+    """A plan that was written: `path` of the document, its checksum, and the state of every batch."""
+
+    name: str
+    path: str
+    checksum: str
+    created_at_s: float
+    scan_id: int
+    batches: Mapping[int, BatchState]
+
+
+class PlanRecords(Protocol):
+    """Plans and the states of their batches."""
+
+    def record(self, plan: Plan, *, path: str, checksum: str) -> None: ...
+
+    def read(self, name: str) -> PlanRecord | None: ...
+
+    def latest(self) -> PlanRecord | None: ...
+
+    def names(self) -> Sequence[str]:
+        """Every plan that was ever recorded, in order."""
+
+    def set_batch_state(self, plan: str, batch: int, state: BatchState) -> None: ...

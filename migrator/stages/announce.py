@@ -21,11 +21,11 @@ from migrator.domain.units import format_duration
 from migrator.ports.blocking import Blocking
 from migrator.ports.clock import Clock
 from migrator.ports.hooks import Hooks
-from migrator.ports.ledger import SiteRecord
 from migrator.ports.ledger_facts import ReadableLedger
 from migrator.ports.locks import Locks
 from migrator.ports.progress import Progress
 from migrator.ports.run_files import RunFiles
+from migrator.ports.site import SiteRecord
 from migrator.ports.texts import Texts
 from migrator.stages.cutover_texts import made
 from migrator.stages.hooking import HookedStep, HookSkipped, HookWorld, StepHooks, find_hooks

@@ -56,8 +56,9 @@ from migrator.ports.blocking import Blocking
 from migrator.ports.clock import Clock
 from migrator.ports.filesystem import FileSystem, SourceFileSystem, TargetFileSystem
 from migrator.ports.hooks import Hooks
-from migrator.ports.ledger import Ledger, SiteRecord
+from migrator.ports.ledger import Ledger
 from migrator.ports.processes import Command, Processes
+from migrator.ports.site import SiteRecord
 from migrator.ports.storage_targets import StorageTargets
 from migrator.ports.texts import Texts
 from migrator.stages.host_examination import HostWorld, examine_hosts

@@ -23,7 +23,8 @@ from migrator.domain.paths import show
 from migrator.domain.site import MountIdentity
 from migrator.ports.clock import Clock
 from migrator.ports.filesystem import FileSystem
-from migrator.ports.ledger import Ledger, SiteRecord
+from migrator.ports.ledger import Ledger
+from migrator.ports.site import SiteRecord
 from migrator.stages.init_guards import (
     look,
     notes_on_places,

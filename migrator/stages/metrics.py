@@ -11,8 +11,8 @@ from migrator.domain.capacity import CapacitySample, Side
 from migrator.domain.governing import GoverningFacts
 from migrator.domain.metrics import MetricFacts, MetricFamily
 from migrator.domain.report import RunFacts
-from migrator.ports.ledger import RunRecord
 from migrator.ports.metrics import MeasurableLedger
+from migrator.ports.site import RunRecord
 from migrator.stages.status import IsGone, read_status
 
 

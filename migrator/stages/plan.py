@@ -28,8 +28,9 @@ from migrator.domain.schedule import Schedule
 from migrator.domain.site import Capacity, Need, TargetCapabilities
 from migrator.domain.units import format_size, several
 from migrator.ports.clock import Clock
-from migrator.ports.ledger import Ledger, SiteRecord
+from migrator.ports.ledger import Ledger
 from migrator.ports.plans import NewPlans
+from migrator.ports.site import SiteRecord
 from migrator.ports.usage import CatalogQueries, CatalogReader, ChunkListWriter, Usages
 from migrator.stages.plan_batches import BatchWriter
 from migrator.stages.plan_catalog import choose_catalog, moved_trees, require_usable

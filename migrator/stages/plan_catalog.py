@@ -4,7 +4,8 @@ from migrator.decide.movable import settled_trees
 from migrator.domain.errors import Refused, UsageError
 from migrator.domain.scan import CatalogRecord
 from migrator.domain.units import several
-from migrator.ports.ledger import Ledger, SiteRecord
+from migrator.ports.ledger import Ledger
+from migrator.ports.site import SiteRecord
 
 
 def choose_catalog(wanted: str | None, ledger: Ledger) -> str:

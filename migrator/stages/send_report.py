@@ -13,10 +13,11 @@ from migrator.domain.report_run import ReportSent
 from migrator.ports.blocking import Blocking
 from migrator.ports.clock import Clock
 from migrator.ports.hooks import Hooks
-from migrator.ports.ledger import Ledger, SiteRecord
+from migrator.ports.ledger import Ledger
 from migrator.ports.locks import Locks
 from migrator.ports.progress import Progress
 from migrator.ports.run_files import RunFiles
+from migrator.ports.site import SiteRecord
 from migrator.stages.hooking import HookedStep, HookSkipped, HookWorld, StepHooks, find_hooks
 
 VERB = "report"

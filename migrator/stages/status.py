@@ -40,8 +40,9 @@ from migrator.domain.report import (
 from migrator.domain.states import PassKind, PassState
 from migrator.domain.units import MINUTE_S
 from migrator.domain.verification import VerificationRecord
-from migrator.ports.ledger import PassRecord, RunRecord
 from migrator.ports.ledger_facts import ReadableLedger
+from migrator.ports.passes import PassRecord
+from migrator.ports.site import RunRecord
 from migrator.stages.brick_standings import read_bricks
 from migrator.stages.governing_facts import read_governing
 

@@ -24,7 +24,8 @@ from migrator.domain.transfer import (
 )
 from migrator.domain.tree import UserTree
 from migrator.domain.verification import DigestPolicy, VerificationRecord
-from migrator.ports.ledger import Ledger, SiteRecord
+from migrator.ports.ledger import Ledger
+from migrator.ports.site import SiteRecord
 from tests.contracts.plans import small_plan
 
 HOSTILE = (b"-rf", b"new\nline", b"\xff\xfe", b"a" * 255, b"<script>", "\u202eexe.txt".encode(), b"tab\t|`'\"%41\\")

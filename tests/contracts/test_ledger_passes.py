@@ -21,7 +21,8 @@ from migrator.domain.transfer import (
     StreamCounters,
 )
 from migrator.domain.tree import UserTree
-from migrator.ports.ledger import Ledger, PassRecord
+from migrator.ports.ledger import Ledger
+from migrator.ports.passes import PassRecord
 from tests.contracts.plans import small_plan
 
 ALICE = b"home/alice\n\xff"

@@ -17,7 +17,7 @@ from migrator.domain.scan import CatalogRecord
 from migrator.domain.states import ChunkKind, ChunkState, PassKind, PassState
 from migrator.domain.transfer import ProcessIdentity, StreamCounters
 from migrator.domain.units import HOUR_S, MIB
-from migrator.ports.ledger import PassRecord
+from migrator.ports.passes import PassRecord
 from migrator.stages.run.convergence import judge_passes
 from migrator.stages.status import read_status
 from tests.contracts.plans import small_plan

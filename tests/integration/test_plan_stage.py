@@ -26,7 +26,8 @@ from migrator.domain.plan import Order, Plan, SurpriseKind
 from migrator.domain.scan import CatalogRecord
 from migrator.domain.site import BEEGFS_CAPABILITIES, Capacity, MountIdentity, TargetCapabilities
 from migrator.domain.states import ChunkKind
-from migrator.ports.ledger import Ledger, SiteRecord
+from migrator.ports.ledger import Ledger
+from migrator.ports.site import SiteRecord
 from migrator.stages.plan import PlanRequest, PlanResult, make_plan
 from tests.catalogs import SITE_ID, directory, invented, symlink, write_catalog
 from tests.fakes import VirtualClock

@@ -14,7 +14,7 @@ from migrator.domain.plan import Chunk
 from migrator.domain.site import Need
 from migrator.domain.states import CHUNK_TRANSITIONS, CONTENT_KINDS, ChunkKind, ChunkState
 from migrator.domain.transfer import ChunkRecord
-from migrator.ports.ledger import PassTotals
+from migrator.ports.chunks import PassTotals
 
 _TAKING_ROOM = (ChunkKind.DIRECTORIES, ChunkKind.RANGES, ChunkKind.FILES, ChunkKind.RANGED_FILES)
 _INSERT_ROWS = 10_000

@@ -7,7 +7,8 @@ from migrator.adapters.ledger.records import SqliteSite
 from migrator.adapters.ledger.sqlite import SqliteLedger
 from migrator.adapters.ledger.verifications import SqliteVerifications
 from migrator.domain.verification import VerificationRecord
-from migrator.ports.ledger import Ledger, SiteRecord
+from migrator.ports.ledger import Ledger
+from migrator.ports.site import SiteRecord
 
 
 class _Site(SqliteSite):

@@ -27,7 +27,7 @@ from migrator.domain.report import (
 from migrator.domain.states import CONTENT_KINDS, AttemptState, BatchState, ChunkKind, ChunkState, PassKind
 from migrator.domain.transfer import FileProblemKind
 from migrator.domain.tree import UserTree
-from migrator.ports.ledger import RunRecord
+from migrator.ports.site import RunRecord
 
 
 class SqliteFacts:

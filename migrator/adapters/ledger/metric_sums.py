@@ -21,7 +21,7 @@ from migrator.domain.metrics import (
     VerifySum,
 )
 from migrator.domain.states import AttemptState, PassKind
-from migrator.ports.ledger import RunRecord
+from migrator.ports.site import RunRecord
 
 _ENDED = (AttemptState.SUCCEEDED, AttemptState.FAILED, AttemptState.INTERRUPTED)
 

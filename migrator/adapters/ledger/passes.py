@@ -13,7 +13,7 @@ from migrator.domain.changes import ChangeKind, Changes, ChangeTally, TreeChange
 from migrator.domain.errors import LedgerCorrupt
 from migrator.domain.plan import Chunk
 from migrator.domain.states import PASS_TRANSITIONS, PassKind, PassState
-from migrator.ports.ledger import PassRecord
+from migrator.ports.passes import PassRecord
 
 
 class SqlitePassRecords:

@@ -12,7 +12,7 @@ from migrator.adapters.ledger.transitions import check
 from migrator.domain.errors import LedgerCorrupt, UsageError
 from migrator.domain.plan import Plan
 from migrator.domain.states import BATCH_TRANSITIONS, BatchState
-from migrator.ports.ledger import PlanRecord
+from migrator.ports.plans import PlanRecord
 
 
 class SqlitePlans:

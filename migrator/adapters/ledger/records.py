@@ -15,7 +15,7 @@ from migrator.adapters.ledger.transitions import expect_one
 from migrator.domain.errors import UsageError
 from migrator.domain.events import Event, EventKind, Severity
 from migrator.domain.site import MountIdentity, TargetCapabilities
-from migrator.ports.ledger import RunRecord, SiteRecord
+from migrator.ports.site import RunRecord, SiteRecord
 
 
 class SqliteSite:

@@ -13,7 +13,7 @@ from migrator.domain.addition_seen import Finished, Halt
 from migrator.domain.brick import VolumeState
 from migrator.domain.errors import ExitCode, MigratorError, UsageError
 from migrator.domain.hooks import HookEvent, HookStage, HookStep
-from migrator.ports.ledger import SiteRecord
+from migrator.ports.site import SiteRecord
 from migrator.stages.bricks.add_context import LOG, AdditionCall, AdditionWorld
 from migrator.stages.bricks.add_machine import AdditionMachine
 from migrator.stages.bricks.add_seeing import AdditionLooker

@@ -16,10 +16,11 @@ from migrator.ports.additions import AdditionCommands
 from migrator.ports.blocking import Blocking
 from migrator.ports.clock import Clock
 from migrator.ports.hooks import Hooks
-from migrator.ports.ledger import Ledger, SiteRecord
+from migrator.ports.ledger import Ledger
 from migrator.ports.locks import Locks
 from migrator.ports.progress import Progress
 from migrator.ports.run_files import RunFiles
+from migrator.ports.site import SiteRecord
 from migrator.stages.bricks.throttling import ThrottleRules
 from migrator.stages.hooking import HookedStep, HookWorld, StepHooks
 from migrator.stages.probing import ProbeWorld

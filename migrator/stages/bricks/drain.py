@@ -11,7 +11,7 @@ from migrator.domain.drain_run import DrainEnding, DrainRequest, DrainSummary
 from migrator.domain.drain_seen import Act, DrainSeen, Finished, Halt
 from migrator.domain.errors import ExitCode, MigratorError, Refused, UsageError
 from migrator.domain.events import EventKind, Severity
-from migrator.ports.ledger import SiteRecord
+from migrator.ports.site import SiteRecord
 from migrator.stages.bricks.drain_acting import DrainActor
 from migrator.stages.bricks.drain_context import DRAIN_STEPS, LOG, DrainCall, DrainWorld
 from migrator.stages.bricks.drain_guarding import Guarding

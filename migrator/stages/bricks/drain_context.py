@@ -18,12 +18,13 @@ from migrator.ports.bricks import BrickWalks
 from migrator.ports.clock import Clock
 from migrator.ports.filesystem import SourceFileSystem
 from migrator.ports.hooks import Hooks
-from migrator.ports.ledger import Ledger, SiteRecord
+from migrator.ports.ledger import Ledger
 from migrator.ports.locks import Locks
 from migrator.ports.plans import PlanDocuments
 from migrator.ports.progress import Progress
 from migrator.ports.recovery import LeftoverBricks, VolumeRecovery
 from migrator.ports.run_files import RunFiles
+from migrator.ports.site import SiteRecord
 from migrator.ports.volume import BrickContents, DrainCommands
 from migrator.stages.bricks.audit import ReadBlock
 from migrator.stages.hooking import HookedStep, HookWorld, StepHooks

@@ -18,7 +18,7 @@ from migrator.domain.retirement import (
     RetireRequest,
     RetireStep,
 )
-from migrator.ports.ledger import SiteRecord
+from migrator.ports.site import SiteRecord
 from migrator.stages.bricks.retire_context import LOG, RetireCall, RetirementWorld, hooked, subject_of
 from migrator.stages.bricks.retire_looking import RetirementLooker
 

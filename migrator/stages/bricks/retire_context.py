@@ -14,12 +14,13 @@ from migrator.ports.clock import Clock
 from migrator.ports.filesystem import SourceFileSystem
 from migrator.ports.freezing import WriterSearch
 from migrator.ports.hooks import Hooks
-from migrator.ports.ledger import Ledger, SiteRecord
+from migrator.ports.ledger import Ledger
 from migrator.ports.locks import Locks
 from migrator.ports.manifest import Manifests
 from migrator.ports.progress import Progress
 from migrator.ports.retirements import CoverFiles, RetirementCommands
 from migrator.ports.run_files import RunFiles
+from migrator.ports.site import SiteRecord
 from migrator.stages.hooking import HookedStep, HookWorld, StepHooks
 
 LOG = logging.getLogger("migrator.retirement")

@@ -24,12 +24,14 @@ from migrator.ports.carrying_back import SourceChange
 from migrator.ports.catalog import ChunkLists
 from migrator.ports.clock import Clock
 from migrator.ports.lanes import Lanes
-from migrator.ports.ledger import Ledger, PassRecord, SiteRecord
+from migrator.ports.ledger import Ledger
 from migrator.ports.manifest import Manifests
+from migrator.ports.passes import PassRecord
 from migrator.ports.plans import PlanDocuments
 from migrator.ports.progress import Progress
 from migrator.ports.reap import ReapLists
 from migrator.ports.run_files import RunFiles
+from migrator.ports.site import SiteRecord
 from migrator.ports.usage import ChunkListWriter
 from migrator.stages.run.delta import Deltas
 

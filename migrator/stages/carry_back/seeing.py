@@ -5,7 +5,8 @@ from migrator.domain.cutover import CutoverRecord, TargetChanges
 from migrator.domain.cutover_seen import PassSeen, ProofSeen
 from migrator.domain.states import PassKind, PassState
 from migrator.domain.verification import DigestPolicy, VerificationRecord
-from migrator.ports.ledger import Ledger, PassRecord
+from migrator.ports.ledger import Ledger
+from migrator.ports.passes import PassRecord
 from migrator.stages.run.final import final_pass_facts
 
 _MADE = (ChangeKind.NEW, ChangeKind.GROWN, ChangeKind.REWRITTEN)

@@ -9,7 +9,7 @@ from migrator.domain.plan import Plan
 from migrator.domain.scan import CatalogRecord
 from migrator.domain.states import BatchState, PassKind, PassState
 from migrator.domain.verification import VerificationRecord
-from migrator.ports.ledger import PassRecord
+from migrator.ports.passes import PassRecord
 from migrator.stages.carry_back.back_site import PLAN, BackParts, make_plan, switched_pass
 
 VIA_MANIFEST = "manifest"

@@ -19,8 +19,9 @@ from migrator.ports.carrying_back import CarriesBack
 from migrator.ports.filesystem import TargetTrees
 from migrator.ports.freezing import Freezer, WriterSearch
 from migrator.ports.hooks import Hooks
-from migrator.ports.ledger import Ledger, SiteRecord
+from migrator.ports.ledger import Ledger
 from migrator.ports.manifest import Manifests
+from migrator.ports.site import SiteRecord
 from migrator.ports.speed_ups import FileSamples, SpeedUpRecords, TreeTiming
 from migrator.ports.switching import Links
 from migrator.stages.cutover_texts import Telling

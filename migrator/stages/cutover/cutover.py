@@ -9,9 +9,9 @@ from migrator.domain.errors import ExitCode, Interrupted, MigratorError
 from migrator.domain.plan import Plan
 from migrator.domain.site import TargetCapabilities
 from migrator.ports.hooks import Hooks
-from migrator.ports.ledger import SiteRecord
 from migrator.ports.locks import Locks
 from migrator.ports.run_files import RunFiles
+from migrator.ports.site import SiteRecord
 from migrator.ports.texts import Texts
 from migrator.stages.cutover.beginning import Beginning
 from migrator.stages.cutover.context import OWN_STEPS, CutoverWorld, Cutting, Sight

@@ -17,7 +17,7 @@ from migrator.domain.site import TargetCapabilities
 from migrator.domain.states import PassKind, PassState
 from migrator.domain.verification import VerificationRecord
 from migrator.ports.filesystem import FileSystem
-from migrator.ports.ledger import PassRecord
+from migrator.ports.passes import PassRecord
 from migrator.stages.cutover.context import Sight
 from migrator.stages.run.bases import covers
 from migrator.stages.run.final import final_pass_facts

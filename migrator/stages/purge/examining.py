@@ -13,7 +13,8 @@ from migrator.domain.purge import TREE_NAME, Position, purge_place
 from migrator.domain.purge_proof import ManifestSum
 from migrator.domain.verification import VerificationRecord
 from migrator.ports.filesystem import FileSystem
-from migrator.ports.ledger import Ledger, SiteRecord
+from migrator.ports.ledger import Ledger
+from migrator.ports.site import SiteRecord
 from migrator.stages.purge.context import Call, Placed, PurgeWorld
 
 LOOK_TIMEOUT_S = 120.0

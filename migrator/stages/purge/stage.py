@@ -14,7 +14,7 @@ from migrator.domain.paths import percent_escape
 from migrator.domain.purge import Choice, Chosen, PurgeSummary, TreeOutcome, TreePurge
 from migrator.domain.site import TargetCapabilities
 from migrator.domain.verification import VerificationRecord
-from migrator.ports.ledger import SiteRecord
+from migrator.ports.site import SiteRecord
 from migrator.stages.hooking import HookSkipped, HookWorld, StepHooks
 from migrator.stages.purge.context import LOG, Call, PurgeRequest, PurgeWorld
 from migrator.stages.purge.examining import carried_proofs, verification_of

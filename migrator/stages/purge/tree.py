@@ -15,8 +15,8 @@ from migrator.domain.purge import PURGE_NAME, TREE_NAME, Position, TreeOutcome, 
 from migrator.domain.site import TargetCapabilities
 from migrator.domain.units import format_size, several
 from migrator.domain.verification import VerificationRecord
-from migrator.ports.ledger import SiteRecord
 from migrator.ports.purging import TreeProofs
+from migrator.ports.site import SiteRecord
 from migrator.stages.hooking import CutoverPlace, StepHooks
 from migrator.stages.purge.context import Call, Placed, in_thread
 from migrator.stages.purge.examining import Examination, where_it_lies

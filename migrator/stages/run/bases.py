@@ -7,7 +7,7 @@ from migrator.domain.errors import LedgerCorrupt
 from migrator.domain.plan import Batch, Plan
 from migrator.domain.states import PassKind, PassState
 from migrator.domain.tree import UserTree
-from migrator.ports.ledger import PassRecord, PassRecords
+from migrator.ports.passes import PassRecord, PassRecords
 
 
 def covered(passes: PassRecords, record: PassRecord) -> frozenset[bytes] | None:

@@ -12,7 +12,8 @@ from migrator.domain.plan import Batch, Plan
 from migrator.domain.run import BatchSummary, DeltaSummary
 from migrator.domain.scan import CatalogRecord
 from migrator.domain.states import PassKind, PassState
-from migrator.ports.ledger import PassRecord, PassRecords, SiteRecord
+from migrator.ports.passes import PassRecord, PassRecords
+from migrator.ports.site import SiteRecord
 from migrator.stages.run.bases import covered, part_of, pass_number, same_base, unfinished_delta
 from migrator.stages.run.context import Invocation
 from migrator.stages.run.convergence import judge_passes

@@ -10,7 +10,7 @@ from migrator.domain.states import ChunkKind
 from migrator.domain.transfer import ChunkRecord
 from migrator.ports.clock import Clock
 from migrator.ports.lanes import Lane
-from migrator.ports.ledger import PassRecords
+from migrator.ports.passes import PassRecords
 from migrator.stages.run.governor import Governor
 from migrator.stages.run.routes import Routes
 

@@ -8,7 +8,8 @@ from migrator.domain.changes import ChangeKind
 from migrator.domain.convergence import ConvergenceRecord, Decision, FreezeCheck, Limits, PassFacts
 from migrator.domain.scan import CatalogRecord
 from migrator.domain.states import PassState
-from migrator.ports.ledger import Ledger, PassRecord
+from migrator.ports.ledger import Ledger
+from migrator.ports.passes import PassRecord
 from migrator.stages.run.bases import covers
 
 MovesOf = Callable[[PassRecord], tuple[int, int]]

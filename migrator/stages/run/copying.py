@@ -17,7 +17,8 @@ from migrator.domain.site import Need, TargetCapabilities
 from migrator.domain.states import CHUNK_STEPS, BatchState, ChunkKind, PassState
 from migrator.domain.transfer import StopReason
 from migrator.domain.units import several
-from migrator.ports.ledger import PassRecord, SiteRecord
+from migrator.ports.passes import PassRecord
+from migrator.ports.site import SiteRecord
 from migrator.stages.run.context import HealthNow, Invocation, PassUnderWay
 from migrator.stages.run.guards import find_problems, mount_findings, refuse
 from migrator.stages.run.looking import look

@@ -26,10 +26,11 @@ from migrator.domain.states import PassKind, PassState
 from migrator.domain.units import format_count
 from migrator.ports.changes import Comparison, Comparisons
 from migrator.ports.extras import Extras
-from migrator.ports.ledger import PassRecord, SiteRecord
 from migrator.ports.manifest import Differing
 from migrator.ports.move_lists import MoveLists, WrittenMoves
+from migrator.ports.passes import PassRecord
 from migrator.ports.reap import ReapLists
+from migrator.ports.site import SiteRecord
 from migrator.ports.target_moves import TargetMoves
 from migrator.ports.usage import PassListWriter, WrittenList
 from migrator.stages.run.bases import base_catalog, covered, has_open_moves, pass_number, unfinished_delta

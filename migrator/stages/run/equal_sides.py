@@ -8,7 +8,7 @@ from migrator.domain.paths import show
 from migrator.domain.plan import Batch, Plan
 from migrator.domain.scan import CatalogRecord
 from migrator.domain.states import PassKind, PassState
-from migrator.ports.ledger import PassRecord
+from migrator.ports.passes import PassRecord
 from migrator.stages.run.bases import pass_number
 from migrator.stages.run.context import World
 from migrator.stages.run.delta import Deltas

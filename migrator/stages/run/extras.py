@@ -17,7 +17,8 @@ from migrator.domain.plan import Batch, Plan
 from migrator.domain.states import PassKind, PassState
 from migrator.domain.units import several
 from migrator.ports.extras import ExtraOrigin, Extras, ExtrasOfTree, FoundExtras
-from migrator.ports.ledger import Ledger, PassRecord
+from migrator.ports.ledger import Ledger
+from migrator.ports.passes import PassRecord
 from migrator.stages.run.bases import covers
 from migrator.stages.run.context import Invocation
 

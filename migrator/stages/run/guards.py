@@ -8,7 +8,7 @@ from migrator.domain.plan import Batch, Plan
 from migrator.domain.run import GuardFinding, RunRequest
 from migrator.domain.site import Capacity, MountIdentity, Need
 from migrator.ports.filesystem import FileSystem
-from migrator.ports.ledger import SiteRecord
+from migrator.ports.site import SiteRecord
 from migrator.stages.run.context import World
 from migrator.stages.storage_looks import StorageLook, look_at_storage
 

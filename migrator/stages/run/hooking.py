@@ -9,7 +9,7 @@ from migrator.domain.plan import Batch, Plan
 from migrator.domain.run import BatchSummary
 from migrator.domain.states import PassKind
 from migrator.ports.hooks import Hooks
-from migrator.ports.ledger import SiteRecord
+from migrator.ports.site import SiteRecord
 from migrator.stages.hooking import CutoverPlace, HookSkipped, HookWorld, StepHooks
 from migrator.stages.run.context import Invocation
 from migrator.stages.run.hook_looks import Place

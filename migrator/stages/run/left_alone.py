@@ -9,7 +9,8 @@ from migrator.domain.errors import Refused, UsageError
 from migrator.domain.plan import Batch, Plan
 from migrator.domain.states import PassKind, PassState
 from migrator.domain.units import several
-from migrator.ports.ledger import CutoverRecords, Ledger
+from migrator.ports.cutovers import CutoverRecords
+from migrator.ports.ledger import Ledger
 from migrator.stages.run.bases import part_of
 
 

@@ -9,7 +9,7 @@ from migrator.decide.eta import Point, estimate, rate_over
 from migrator.domain.progress import RunProgress, StreamProgress
 from migrator.domain.states import CONTENT_KINDS, ChunkKind
 from migrator.domain.transfer import ChunkRecord, Sample, StreamCounters
-from migrator.ports.ledger import PassTotals
+from migrator.ports.chunks import PassTotals
 from migrator.stages.run.context import PassUnderWay
 from migrator.stages.run.storage_watch import QUIET_S
 

@@ -6,8 +6,8 @@ from migrator.domain.site import TargetCapabilities
 from migrator.domain.transfer import FileProblem, FileProblemKind, StopReason
 from migrator.domain.trash import trash_place
 from migrator.domain.units import several
-from migrator.ports.ledger import PassRecord, PassRecords
 from migrator.ports.move_lists import MoveLists
+from migrator.ports.passes import PassRecord, PassRecords
 from migrator.ports.target_moves import TargetMoves
 from migrator.stages.run.context import PassUnderWay
 from migrator.stages.run.moving import Moved, MovingWorld, apply_moves

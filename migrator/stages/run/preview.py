@@ -9,7 +9,7 @@ from migrator.domain.run import GuardFinding, TreeWork
 from migrator.domain.site import Need
 from migrator.domain.states import CHUNK_ORDER, ChunkKind, ChunkState, PassKind, PassState
 from migrator.domain.transfer import ChunkRecord
-from migrator.ports.ledger import PassRecord
+from migrator.ports.passes import PassRecord
 from migrator.stages.run.context import World
 from migrator.stages.run.guards import list_problems, refuse
 

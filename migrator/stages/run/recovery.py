@@ -11,7 +11,7 @@ from migrator.domain.transfer import AttemptRecord
 from migrator.domain.units import several
 from migrator.ports.hosts import HostLost
 from migrator.ports.lanes import Lane
-from migrator.ports.ledger import SiteRecord
+from migrator.ports.site import SiteRecord
 from migrator.stages.run.context import Invocation, World
 from migrator.stages.run.guards import mount_findings
 from migrator.stages.run.leftovers import remove_after_crash

@@ -17,11 +17,12 @@ from migrator.ports.drivers import Driving
 from migrator.ports.filesystem import SourceFileSystem, TargetFileSystem
 from migrator.ports.hooks import Hooks
 from migrator.ports.lanes import BrickGuard, Lanes
-from migrator.ports.ledger import Ledger, SiteRecord
+from migrator.ports.ledger import Ledger
 from migrator.ports.locks import Locks
 from migrator.ports.plans import PlanDocuments
 from migrator.ports.progress import Progress
 from migrator.ports.run_files import RunDirectory, RunFiles
+from migrator.ports.site import SiteRecord
 from migrator.ports.storage_targets import StorageTargets
 from migrator.stages.probing import ProbeWorld, probing
 from migrator.stages.run.bases import unfinished_delta

@@ -9,7 +9,8 @@ from migrator.domain.run import BatchSummary
 from migrator.domain.states import BatchState, PassKind, PassState
 from migrator.domain.units import several
 from migrator.ports.drivers import DriverResult
-from migrator.ports.ledger import PassRecord, SiteRecord
+from migrator.ports.passes import PassRecord
+from migrator.ports.site import SiteRecord
 from migrator.stages.run.context import Invocation, PassUnderWay
 from migrator.stages.run.copying import Copying
 from migrator.stages.run.drive import doubtful_trees, run_driver_step, say_second_look

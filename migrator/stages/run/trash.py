@@ -7,7 +7,8 @@ from migrator.domain.events import EventKind, Severity
 from migrator.domain.states import PassKind, PassState
 from migrator.domain.trash import trash_place
 from migrator.domain.units import format_duration, several
-from migrator.ports.ledger import Ledger, SiteRecord
+from migrator.ports.ledger import Ledger
+from migrator.ports.site import SiteRecord
 from migrator.stages.run.bases import has_open_moves
 from migrator.stages.run.context import Invocation
 from migrator.stages.run.delta import Deltas

@@ -18,8 +18,9 @@ from migrator.domain.units import several
 from migrator.ports.catalog import Catalogs
 from migrator.ports.clock import Clock
 from migrator.ports.filesystem import SourceFileSystem
-from migrator.ports.ledger import Ledger, SiteRecord
+from migrator.ports.ledger import Ledger
 from migrator.ports.progress import Progress
+from migrator.ports.site import SiteRecord
 from migrator.stages.scan.finding import find_directories, is_directory
 
 

@@ -6,8 +6,8 @@ from migrator.decide.carrying import earlier_verifications, is_carried_over
 from migrator.domain.errors import Refused
 from migrator.domain.paths import parent, show
 from migrator.domain.verification import DigestPolicy, ReadContent
-from migrator.ports.ledger import VerificationRecords
 from migrator.ports.manifest import EarlierManifest, Manifests
+from migrator.ports.verifications import VerificationRecords
 from migrator.stages.verify.content import Pair
 
 

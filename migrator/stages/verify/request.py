@@ -9,7 +9,8 @@ from migrator.domain.plan import Batch, Plan
 from migrator.domain.site import TargetCapabilities
 from migrator.domain.states import BatchState
 from migrator.domain.verification import DigestPolicy
-from migrator.ports.ledger import Ledger, SiteRecord
+from migrator.ports.ledger import Ledger
+from migrator.ports.site import SiteRecord
 from migrator.stages.verify.walk import HELD_ENTRIES
 
 

@@ -21,10 +21,11 @@ from migrator.domain.verification import ContentReading, VerificationRecord
 from migrator.ports.archives import Archived
 from migrator.ports.clock import Clock
 from migrator.ports.filesystem import FileSystem, SourceFileSystem, TargetFileSystem
-from migrator.ports.ledger import Ledger, SiteRecord
+from migrator.ports.ledger import Ledger
 from migrator.ports.manifest import ClosedManifest, ManifestDraft, Manifests
 from migrator.ports.progress import Progress
 from migrator.ports.reap import ReapIndex, ReapLists
+from migrator.ports.site import SiteRecord
 from migrator.ports.storage_targets import StorageTargets
 from migrator.stages.verify.absences import Absences
 from migrator.stages.verify.carrying import Carrying

@@ -19,7 +19,7 @@ from migrator.domain.events import EventKind
 from migrator.domain.probe import Probe, ProbeSide
 from migrator.domain.site import TargetCapabilities
 from migrator.domain.volume_tasks import TaskProgress, VolumeTask
-from migrator.ports.ledger import SiteRecord
+from migrator.ports.site import SiteRecord
 from migrator.stages.bricks.add import add_bricks
 from migrator.stages.bricks.add_context import AdditionWorld
 from migrator.stages.bricks.lookups import LOOKUP_OPTION

@@ -8,7 +8,7 @@ from migrator.domain.states import ChunkKind, ChunkState
 from migrator.domain.transfer import ChunkRecord
 from migrator.ports.clock import Clock
 from migrator.ports.lanes import Lane
-from migrator.ports.ledger import PassRecords
+from migrator.ports.passes import PassRecords
 from migrator.stages.run.chunks import ChunkQueue
 from migrator.stages.run.routes import Routes
 

@@ -32,7 +32,7 @@ from migrator.domain.units import GIB
 from migrator.domain.volume_tasks import TaskKind, TaskProgress, TaskStatus, VolumeTask
 from migrator.domain.windows import Window
 from migrator.ports.bricks import BrickHello, BrickListener, BrickTotals
-from migrator.ports.ledger import SiteRecord
+from migrator.ports.site import SiteRecord
 from migrator.stages.brick_standings import read_bricks
 from migrator.stages.bricks import drain_acting
 from migrator.stages.bricks.drain import drain_bricks, stop_drain

@@ -10,8 +10,8 @@ import pytest
 from migrator.domain.site import TargetCapabilities
 from migrator.domain.states import PassKind
 from migrator.domain.transfer import StopReason
-from migrator.ports.ledger import PassRecord
 from migrator.ports.move_lists import MoveLists
+from migrator.ports.passes import PassRecord
 from migrator.ports.target_moves import TargetMoves
 from migrator.stages.run import pass_moves
 from migrator.stages.run.context import PassUnderWay
