@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+import time
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 TOKEN_VARIABLE = b"MIGRATOR_TOKEN"
+_KERNEL_THREAD = 0x00200000
+"""PF_KTHREAD of the kernel's sched.h."""
+
+_EXEC_LOOKS = 100
+_EXEC_PAUSE_S = 0.002
+_NEW_LOOKS = 20
 
 
 class Look(NamedTuple):
-    """One look at `/proc/PID/stat`."""
+    """One look at `/proc/PID/stat`. `has_environment` is false for threads of the kernel, for what has ended, and for a
+    program that is only just being started.
+    """
 
     pid: int
     parent_pid: int
@@ -18,6 +27,8 @@ class Look(NamedTuple):
     used_ticks: int
     start_ticks: int
     ended: bool
+    kernel: bool
+    has_environment: bool
 
 
 def look_at(pid: int) -> Look | None:
@@ -35,22 +46,40 @@ def look_at(pid: int) -> Look | None:
         used_ticks=int(fields[11]) + int(fields[12]),
         start_ticks=int(fields[19]),
         ended=fields[0] in (b"Z", b"X", b"x"),
+        kernel=bool(int(fields[6]) & _KERNEL_THREAD),
+        has_environment=int(fields[48]) != 0,
     )
+
+
+def looks() -> Iterator[Look]:
+    """Looks at all living processes, and then at those that were started meanwhile, until there are none: who was in the list
+    may have started another and ended before its turn came. A machine that starts processes without end is not followed for ever.
+    """
+    seen: set[str] = set()
+    for _ in range(_NEW_LOOKS):
+        new = [name for name in os.listdir("/proc") if name.isdigit() and name not in seen]
+        if not new:
+            return
+        seen.update(new)
+        for name in new:
+            look = look_at(int(name))
+            if look is not None and not look.ended:
+                yield look
 
 
 class Snapshot:
     """The living processes of this machine at one moment."""
 
     def __init__(self) -> None:
-        found = (look_at(int(name)) for name in os.listdir("/proc") if name.isdigit())
-        self.looks: list[Look] = [look for look in found if look is not None and not look.ended]
+        self.looks: list[Look] = list(looks())
         self._tokens: dict[bytes, list[Look]] | None = None
 
     def with_token(self, token: bytes) -> list[Look]:
         """Those that carry a token in their environment."""
         if self._tokens is None:
             self._tokens = {}
-            for look in self.looks:
+            # Each at the time of its look: one that has gone since the looks above may have started another.
+            for look in looks():
                 value = token_of(look)
                 if value:
                     self._tokens.setdefault(value, []).append(look)
@@ -80,14 +109,30 @@ class Snapshot:
 
 def token_of(look: Look) -> bytes:
     """The token that a process carries; empty where it has none, or where it cannot be seen."""
-    try:
-        variables = read(b"/proc/%d/environ" % look.pid).split(b"\0")
-    except OSError:
-        return b""
+    variables = _environment(look).split(b"\0")
     token = next((v[len(TOKEN_VARIABLE) + 1 :] for v in variables if v.startswith(TOKEN_VARIABLE + b"=")), b"")
     # The pid may have been given out again between the two reads: only the same start time confirms it.
     again = look_at(look.pid) if token else None
     return token if again is not None and again.start_ticks == look.start_ticks and not again.ended else b""
+
+
+def _environment(look: Look) -> bytes:
+    for _ in range(_EXEC_LOOKS):
+        try:
+            content = read(b"/proc/%d/environ" % look.pid)
+        except OSError:
+            return b""
+        if content or look.kernel:
+            return content
+        # Between the two ends of an exec a process has no environment yet, as one that was started without any.
+        now = look_at(look.pid)
+        if now is None or now.ended or now.start_ticks != look.start_ticks:
+            return b""
+        if now.has_environment and look.has_environment:
+            return b""
+        look = now
+        time.sleep(_EXEC_PAUSE_S)
+    return b""
 
 
 def work_done(look: Look) -> int:

@@ -17,11 +17,19 @@ TOKEN_VARIABLE = "MIGRATOR_TOKEN"
 _ENDED_STATES = (b"Z", b"X", b"x")
 _READ_BYTES = 1 << 20
 _CLOCK_ERROR_S = 60.0
+_KERNEL_THREAD = 0x00200000
+"""PF_KTHREAD of the kernel's sched.h."""
+
+_EXEC_LOOKS = 100
+_EXEC_PAUSE_S = 0.002
+_NEW_LOOKS = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessLook:
-    """One look at `/proc/PID/stat`. `used_ticks` is the time on the processor, user and system."""
+    """One look at `/proc/PID/stat`. `used_ticks` is the time on the processor, user and system; `has_environment` is false
+    for threads of the kernel, for what has ended, and for a program that is only just being started.
+    """
 
     pid: int
     state: bytes
@@ -30,6 +38,8 @@ class ProcessLook:
     session: int
     used_ticks: int
     start_ticks: int
+    kernel: bool
+    has_environment: bool
 
     @property
     def ended(self) -> bool:
@@ -59,6 +69,8 @@ def look_at(pid: int) -> ProcessLook | None:
         session=int(fields[3]),
         used_ticks=int(fields[11]) + int(fields[12]),
         start_ticks=int(fields[19]),
+        kernel=bool(int(fields[6]) & _KERNEL_THREAD),
+        has_environment=int(fields[48]) != 0,
     )
 
 
@@ -97,7 +109,8 @@ def session_members(session: int) -> tuple[ProcessIdentity, ...]:
 def carriers(tokens: Sequence[str]) -> Mapping[str, tuple[ProcessIdentity, ...]]:
     """The living processes that carry one of the tokens in their environment, by token; tokens without any are left out.
 
-    Without root only the caller's own processes can be seen.
+    Without root only the caller's own processes can be seen. What carriers start while this looks, and end themselves, is
+    found.
     """
     wanted = {f"{TOKEN_VARIABLE}={token}".encode(): token for token in tokens}
     found: dict[str, list[ProcessIdentity]] = {}
@@ -106,10 +119,7 @@ def carriers(tokens: Sequence[str]) -> Mapping[str, tuple[ProcessIdentity, ...]]
     for look in _looks():
         if look.ended:
             continue
-        try:
-            variables = _read(b"/proc/%d/environ" % look.pid).split(b"\0")
-        except (FileNotFoundError, ProcessLookupError, PermissionError):
-            continue
+        variables = _environment(look)
         token = next((wanted[variable] for variable in variables if variable in wanted), None)
         # The pid may have been given out again between the two reads: only the same start time confirms it.
         if token is not None and lives(_identity(look)):
@@ -139,11 +149,39 @@ def _identity(look: ProcessLook) -> ProcessIdentity:
 
 
 def _looks() -> Iterator[ProcessLook]:
-    for name in os.listdir(b"/proc"):
-        if name.isdigit():
+    """Looks at all processes, and then at those that were started meanwhile, until there are none: who was in the list may have
+    started another and ended before its turn came. A machine that starts processes without end is not followed for ever.
+    """
+    seen: set[bytes] = set()
+    for _ in range(_NEW_LOOKS):
+        new = [name for name in os.listdir(b"/proc") if name.isdigit() and name not in seen]
+        if not new:
+            return
+        seen.update(new)
+        for name in new:
             look = look_at(int(name))
             if look is not None:
                 yield look
+
+
+def _environment(look: ProcessLook) -> Sequence[bytes]:
+    """The variables of a process; none where they cannot be seen."""
+    for _ in range(_EXEC_LOOKS):
+        try:
+            content = _read(b"/proc/%d/environ" % look.pid)
+        except (FileNotFoundError, ProcessLookupError, PermissionError):
+            return ()
+        if content or look.kernel:
+            return content.split(b"\0")
+        # Between the two ends of an exec a process has no environment yet, as one that was started without any.
+        now = look_at(look.pid)
+        if now is None or now.ended or now.start_ticks != look.start_ticks:
+            return ()
+        if now.has_environment and look.has_environment:
+            return ()
+        look = now
+        time.sleep(_EXEC_PAUSE_S)
+    return ()
 
 
 def _read(path: bytes) -> bytes:
