@@ -43,7 +43,7 @@ class HookedCutover:
     @property
     def programs(self) -> HookPrograms:
         return HookPrograms(
-            LocalProcesses(grace_s=0.5),
+            LocalProcesses(grace_s=0.5, one_output=True),
             directory=os.fsencode(self.hooks_dir),
             site_file=os.fsencode(self.directory / "site.toml"),
             timeout_s=60.0,

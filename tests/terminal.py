@@ -55,7 +55,10 @@ class Terminal:
             seen[:] = self.screen()
             return all(word in "\n".join(seen) for word in words)
 
-        wait_for(has_all, f"a screen with {words}")
+        try:
+            wait_for(has_all, f"a screen with {words}")
+        except AssertionError as error:
+            raise AssertionError("\n".join([str(error), *seen])) from error
         return seen
 
     def exit_code(self) -> int:

@@ -257,10 +257,11 @@ class Wiring:
 
     def hooks(self) -> "HookPrograms":
         """The hooks of the site."""
+        from migrator.adapters.executors.process import LocalProcesses
         from migrator.adapters.hooks.program import HookPrograms
 
         return HookPrograms(
-            self.processes,
+            LocalProcesses(one_output=True),
             directory=os.fsencode(self.site.site.hooks_dir),
             site_file=os.fsencode(self.site.file),
             timeout_s=self.site.hooks.timeout_s,

@@ -93,7 +93,9 @@ def _earlier(since: Path | None, directory: Path | None) -> EarlierReport | None
 
 
 def _name(at_s: float) -> str:
-    return datetime.fromtimestamp(at_s, UTC).strftime("%Y%m%dT%H%M%SZ")
+    at = datetime.fromtimestamp(at_s, UTC)
+    # To the millisecond: a report must not take the place of another, and names are in order of time.
+    return f"{at:%Y%m%dT%H%M%S}.{at.microsecond // 1000:03d}Z"
 
 
 def _last(kept: Path) -> Path | None:

@@ -140,7 +140,7 @@ def test_exit_codes_and_signals_come_through(world: World) -> None:
 def test_every_process_carries_the_token(world: World) -> None:
     async def look() -> None:
         task = asyncio.create_task(world.execute("(while :; do read -t 0.1; done) <> <(:) & while :; do :; done"))
-        await until(lambda: len(carriers([world.token]).get(world.token, ())) >= 2)
+        await until(lambda: world.started and len(carriers([world.token]).get(world.token, ())) >= 2)
         found = carriers([world.token])[world.token]
         assert world.started[0] in found
         activity = ProcActivity()

@@ -103,6 +103,13 @@ def test_output_and_exit_code(processes: Processes) -> None:
     assert completed == Completed(exit_code=7, stdout=b"out", stderr=b"err", timed_out=False)
 
 
+def test_one_output_keeps_the_order_of_what_is_said() -> None:
+    lines = "".join(f"echo {number} {'>&2' if number % 2 else ''};" for number in range(200))
+    completed = run(LocalProcesses(one_output=True), *shell(lines))
+    assert completed.stdout.split() == [b"%d" % number for number in range(200)]
+    assert completed.stderr == b""
+
+
 def test_a_signal_is_a_negative_exit_code(processes: Processes) -> None:
     assert run(processes, *shell("kill -USR1 $$")).exit_code == -signal.SIGUSR1
 
@@ -314,6 +321,21 @@ def test_what_starts_others_while_it_is_ended_is_ended_too(processes: Processes,
     start_alone(shell(script), token)
     assert in_loop(processes.end(token, grace_s=0.5))
     assert not in_loop(processes.survivors([token]))
+
+
+def test_a_relay_is_seen_at_every_look(processes: Processes, token: str, tmp_path: Path) -> None:
+    """Each process starts the next one and ends itself: at no time is there none."""
+    relay, done = tmp_path / "relay", tmp_path / "done"
+    relay.write_text(f'[ "$1" = 0 ] || {{ sh "$0" $(($1 - 1)) & exit; }}\ntouch {done}\nexec sleep 1000\n')
+    start_alone((b"sh", os.fsencode(relay), b"300"), token)
+    try:
+        looks = 0
+        while not done.exists():
+            assert in_loop(processes.survivors([token])), f"none was seen in look {looks}"
+            looks += 1
+        assert looks > 0
+    finally:
+        assert in_loop(processes.end(token, grace_s=0.1))
 
 
 def test_many_at_once(processes: Processes) -> None:

@@ -183,7 +183,7 @@ class Site:
 
     def add(self, side: AdditionSide = AdditionSide.TARGET, *, dry_run: bool = False) -> AdditionSummary:
         hooks = HookPrograms(
-            LocalProcesses(grace_s=0.5),
+            LocalProcesses(grace_s=0.5, one_output=True),
             directory=os.fsencode(self.directory / "hooks"),
             site_file=os.fsencode(self.directory / "site.toml"),
             timeout_s=60.0,

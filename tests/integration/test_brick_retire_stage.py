@@ -476,7 +476,7 @@ def hooked(site: Site, directory: Path, **texts: str) -> Path:
     """Real hooks that note their calls."""
     site.clock = SystemClock()
     site.hooks = HookPrograms(
-        LocalProcesses(grace_s=0.5),
+        LocalProcesses(grace_s=0.5, one_output=True),
         directory=os.fsencode(directory / "hooks"),
         site_file=os.fsencode(directory / "site.toml"),
         timeout_s=60.0,

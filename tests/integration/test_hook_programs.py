@@ -24,7 +24,10 @@ class Directory:
     def __init__(self, path: Path, timeout_s: float = 60.0) -> None:
         self.path = path
         self.programs = HookPrograms(
-            LocalProcesses(grace_s=0.5), directory=os.fsencode(path), site_file=b"/site.toml", timeout_s=timeout_s
+            LocalProcesses(grace_s=0.5, one_output=True),
+            directory=os.fsencode(path),
+            site_file=b"/site.toml",
+            timeout_s=timeout_s,
         )
 
     def add(self, text: str, name: bytes = b"10-hook", stage: HookStage = PRE, mode: int = 0o755) -> Hook:

@@ -92,7 +92,7 @@ def shows_in_a_small_terminal(seen: Terminal, pid: int) -> None:
 
 def shows_in_a_wide_terminal(seen: Terminal) -> None:
     seen.resize(200, 50)
-    wide = seen.shows("\N{BOX DRAWINGS LIGHT VERTICAL}", SHOWN)
+    wide = seen.shows("\N{BOX DRAWINGS LIGHT VERTICAL}", "batch 1 seed")
     assert len(wide) == 50
     assert max(map(len, wide)) <= 200
     assert wide[0].endswith("UTC")

@@ -35,10 +35,14 @@ _Result = TypeVar("_Result")
 
 
 class LocalProcesses:
-    """Processes on this machine. `grace_s` lies between TERM and KILL; `output_limit_bytes` holds for `run` only."""
+    """Processes on this machine. `grace_s` lies between TERM and KILL; `output_limit_bytes` holds for `run` only.
 
-    def __init__(self, *, grace_s: float = 5.0, output_limit_bytes: int = 256 << 20) -> None:
+    `one_output`: standard error goes where standard output goes, so that what a program says keeps its order.
+    """
+
+    def __init__(self, *, grace_s: float = 5.0, output_limit_bytes: int = 256 << 20, one_output: bool = False) -> None:
         self._grace_s = grace_s
+        self._one_output = one_output
         self._output_limit_bytes = output_limit_bytes
 
     async def run(self, command: Command) -> Completed:
@@ -75,7 +79,7 @@ class LocalProcesses:
         on_stdout: OnOutput,
         on_stderr: OnOutput,
     ) -> tuple[int, bool]:
-        child = Child(command)
+        child = Child(command, one_output=self._one_output)
         finished = timed_out = False
         # Nothing was awaited since the process started, so no cancellation can have come in between.
         try:
@@ -83,8 +87,9 @@ class LocalProcesses:
             following = [
                 asyncio.ensure_future(child.feed(command.stdin)),
                 asyncio.ensure_future(_follow(child, child.stdout, on_stdout)),
-                asyncio.ensure_future(_follow(child, child.stderr, on_stderr)),
             ]
+            if not self._one_output:
+                following.append(asyncio.ensure_future(_follow(child, child.stderr, on_stderr)))
             try:
                 timed_out = not await _wait_for_exit(child, following, command.timeout_s)
                 if timed_out:
@@ -118,10 +123,11 @@ class LocalProcesses:
 class Child:
     """One started process: its pipes, its end. All methods belong to the event loop that made it.
 
-    `open_input`: its standard input is a pipe that the caller writes to, through the descriptor `stdin`.
+    `open_input`: its standard input is a pipe that the caller writes to, through the descriptor `stdin`. `one_output`:
+    there is no `stderr` apart from `stdout`.
     """
 
-    def __init__(self, command: Command, *, open_input: bool = False) -> None:
+    def __init__(self, command: Command, *, open_input: bool = False, one_output: bool = False) -> None:
         self.end_seen: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         try:
             self._popen = subprocess.Popen(
@@ -129,7 +135,7 @@ class Child:
                 bufsize=0,
                 stdin=subprocess.PIPE if command.stdin or open_input else subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
+                stderr=subprocess.STDOUT if one_output else subprocess.PIPE,
                 env=_environment(command),
                 start_new_session=True,
                 close_fds=True,
@@ -137,7 +143,7 @@ class Child:
         except (OSError, ValueError) as error:
             raise not_started(command, error) from error
         self.stdout = _nonblocking(self._popen.stdout)
-        self.stderr = _nonblocking(self._popen.stderr)
+        self.stderr = -1 if one_output else _nonblocking(self._popen.stderr)
         self.stdin = _nonblocking(self._popen.stdin) if self._popen.stdin else -1
         try:
             self._pidfd = os.pidfd_open(self._popen.pid)
