@@ -14,7 +14,6 @@ from functools import partial
 from itertools import islice
 from typing import TypeVar
 
-from migrator.decide.site_guards import mount_problems
 from migrator.domain.archives import (
     SETTLE_S,
     ArchiveLimits,
@@ -30,7 +29,6 @@ from migrator.domain.errors import ExitCode, MigratorError, Refused, UsageError
 from migrator.domain.events import Event, EventKind, Severity
 from migrator.domain.paths import show
 from migrator.domain.reap import ReapRow
-from migrator.domain.site import MountIdentity
 from migrator.domain.tree import UserTree
 from migrator.domain.units import format_count, format_size, several
 from migrator.ports.archives import ArchiveFolders, ArchiveFormat, MemberSource, OpenMember
@@ -39,6 +37,7 @@ from migrator.ports.filesystem import FileSystem, TargetFileSystem
 from migrator.ports.ledger import Ledger
 from migrator.ports.progress import Progress
 from migrator.ports.storage_targets import StorageTargets
+from migrator.stages.mount_looks import mounts_not_recorded
 from migrator.stages.reap.archived import ProvenArchives
 from migrator.stages.reap.packing import Packing, recover
 from migrator.stages.storage_looks import words_for_full
@@ -274,23 +273,13 @@ def _check_mounts(world: ArchivingWorld) -> None:
     site = world.ledger.site.read()
     if site is None:
         raise UsageError("this site has no ledger entry yet", hint="run `migrator init`")
-    problems = (
-        *mount_problems(site.source, _identity(world.source), where="the source"),
-        *mount_problems(site.target, _identity(world.target), where="the target"),
-    )
+    problems = mounts_not_recorded(site, world.source, world.target)
     if problems:
         raise Refused(
             "nothing is archived: " + "; ".join(problems),
             cause="a mount is not as it has to be",
             hint="mend it, check with `migrator doctor`, then run the same command again",
         )
-
-
-def _identity(file_system: FileSystem) -> MountIdentity | None:
-    try:
-        return file_system.identity()
-    except OSError:
-        return None
 
 
 def _summary(result: TreeArchived) -> str:

@@ -6,50 +6,36 @@ from collections import Counter
 from collections.abc import Mapping
 
 from migrator.decide.batch_states import after_verification
-from migrator.decide.site_guards import health_problems, mount_problems
-from migrator.domain.brick import SourceHealth
 from migrator.domain.entry import EntryType
-from migrator.domain.errors import ExitCode, Interrupted, MigratorError, Refused
-from migrator.domain.events import Event, EventKind, Severity
+from migrator.domain.errors import Interrupted, MigratorError
+from migrator.domain.events import EventKind, Severity
 from migrator.domain.paths import show
 from migrator.domain.plan import Batch
-from migrator.domain.progress import VerifyProgress
-from migrator.domain.site import MountIdentity, TargetCapabilities
+from migrator.domain.site import TargetCapabilities
 from migrator.domain.states import BatchState
-from migrator.domain.units import NS_PER_S, format_count, format_size, several
+from migrator.domain.units import NS_PER_S, several
 from migrator.domain.verification import ContentReading, VerificationRecord
 from migrator.ports.archives import Archived
 from migrator.ports.clock import Clock
-from migrator.ports.filesystem import FileSystem, SourceFileSystem, TargetFileSystem
+from migrator.ports.filesystem import SourceFileSystem, TargetFileSystem
 from migrator.ports.ledger import Ledger
 from migrator.ports.manifest import ClosedManifest, ManifestDraft, Manifests
 from migrator.ports.progress import Progress
 from migrator.ports.reap import ReapIndex, ReapLists
-from migrator.ports.site import SiteRecord
 from migrator.ports.storage_targets import StorageTargets
 from migrator.stages.verify.absences import Absences
 from migrator.stages.verify.carrying import Carrying
 from migrator.stages.verify.catalogs import compare_with_catalogs
+from migrator.stages.verify.guards import Guards
 from migrator.stages.verify.links import compare_links
 from migrator.stages.verify.request import VerifyRequest, check_request
 from migrator.stages.verify.storage_wait import StorageWait
 from migrator.stages.verify.tally import Tally, error_problem
+from migrator.stages.verify.telling import Telling
 from migrator.stages.verify.walk import TreeComparison
 
 EXAMPLES_PER_KIND = 3
 """How many differences of each kind are shown with the result; the list beside the manifest has them all."""
-
-_SHOW_EVERY_S = 0.5
-_SUBJECT = "batch {number}"
-
-
-def exit_code(record: VerificationRecord) -> ExitCode:
-    """What the shell sees. A verification that is not whole proves nothing, whatever it found: refused. One that is
-    whole and found differences has files that need attention; expected losses are none.
-    """
-    if not record.whole:
-        return ExitCode.REFUSED
-    return ExitCode.ATTENTION if record.differences else ExitCode.DONE
 
 
 async def verify(
@@ -117,9 +103,8 @@ class _Verification:
         self._target = target
         self._manifests = manifests
         self._ledger = ledger
-        self._progress = progress
         self._clock = clock
-        self._began_s = clock.monotonic_s()
+        self._telling = Telling(ledger, progress, clock, batch=request.batch)
         self._reasons: list[str] = []
         self._trees: tuple[bytes, ...] = ()
 
@@ -128,18 +113,15 @@ class _Verification:
         checked = check_request(self._request, self._ledger)
         site, batch, self._trees = checked.site, checked.batch, checked.trees
         if self._storage is not None:
-            self._waiting = StorageWait(self._storage, self._clock, self._event)
+            self._waiting = StorageWait(self._storage, self._clock, self._telling.event)
             await self._wait_for_storage(self._waiting)
-        before = await self._check_guards(site)
+        guards = Guards(site=site, source=self._source, target=self._target, say=self._telling.event)
+        before = await guards.before()
         number = self._ledger.verifications.start(
             plan=self._request.plan.name, batch=batch.number, at_s=self._clock.now_s()
         )
         started_at_s = self._clock.now_s()
-        self._event(
-            EventKind.VERIFY_STARTED,
-            Severity.INFO,
-            f"comparing {several(_path_count(batch), 'path')} of {several(len(batch.trees), 'user tree')}",
-        )
+        self._telling.began(batch)
         name = f"{self._request.plan.name}-batch-{batch.number:04d}-{number:06d}"
         draft = await asyncio.to_thread(self._manifests.create, name, algorithm=self._request.policy.algorithm)
         tally = Tally(draft)
@@ -158,11 +140,11 @@ class _Verification:
             ) from error
         finally:
             draft.abandon()
-        self._reasons += await self._guards_afterwards(site, before)
+        self._reasons += await guards.afterwards(before)
         record = self._record(number, started_at_s, tally, manifest)
         self._ledger.verifications.finish(record)
         self._set_batch_state(checked.state, record)
-        self._announce(record, manifest)
+        self._telling.result(record, self._manifests.examples(manifest.file, per_kind=1))
         return record
 
     @staticmethod
@@ -175,33 +157,6 @@ class _Verification:
                 "the verification was stopped while it waited for storage of the target",
                 hint="bring the server back, then run the same command again",
             ) from None
-
-    async def _check_guards(self, site: SiteRecord) -> SourceHealth:
-        """Refuse before anything is read: with a brick down the mount shows fewer files and no error."""
-        problems = await self._mount_problems(site)
-        health = await self._source.health()
-        problems += health.problems
-        if problems:
-            message = "nothing was verified: " + "; ".join(problems)
-            self._event(EventKind.GUARD_REFUSED, Severity.ERROR, message)
-            raise Refused(
-                message,
-                cause="a brick or a mount is not as it has to be, so what it shows may not be all",
-                hint="mend it, check with `migrator doctor`, then verify again",
-            )
-        return health
-
-    async def _guards_afterwards(self, site: SiteRecord, before: SourceHealth) -> tuple[str, ...]:
-        after = await self._source.health()
-        return (*await self._mount_problems(site), *health_problems(before, after))
-
-    async def _mount_problems(self, site: SiteRecord) -> tuple[str, ...]:
-        source = await asyncio.to_thread(_identity, self._source)
-        target = await asyncio.to_thread(_identity, self._target)
-        return (
-            *mount_problems(site.source, source, where="the source"),
-            *mount_problems(site.target, target, where="the target"),
-        )
 
     async def _compare(
         self, batch: Batch, capabilities: TargetCapabilities, draft: ManifestDraft, tally: Tally, number: int
@@ -234,7 +189,7 @@ class _Verification:
         carrying = Carrying(self._manifests, self._ledger.verifications, self._request.policy)
         carrying.open([tree.path for tree in batch.trees])
         for problem in carrying.problems:
-            self._event(EventKind.VERIFY_STARTED, Severity.WARNING, f"{problem}; its files are read again")
+            self._telling.event(EventKind.VERIFY_STARTED, Severity.WARNING, f"{problem}; its files are read again")
         return carrying
 
     async def _compare_trees(
@@ -262,7 +217,7 @@ class _Verification:
             storage=self._waiting,
         )
         trees = await asyncio.to_thread(self._find_trees, batch, comparison, tally)
-        ticker = asyncio.create_task(self._show_again_and_again(batch, tally))
+        ticker = asyncio.create_task(self._telling.show_again_and_again(batch, tally))
         try:
             await comparison.run()
             scans = await asyncio.to_thread(self._ledger.scans.all)
@@ -274,7 +229,7 @@ class _Verification:
             manifest = await asyncio.to_thread(draft.close)
         finally:
             ticker.cancel()
-        self._show(batch, tally)
+        self._telling.show(batch, tally)
         if tally.unread:
             self._reasons.append(f"{several(tally.unread, 'path')} could not be read: see the differences")
         return manifest
@@ -314,28 +269,6 @@ class _Verification:
                 found.append(tree.path)
         return tuple(found)
 
-    async def _show_again_and_again(self, batch: Batch, tally: Tally) -> None:
-        while True:
-            self._show(batch, tally)
-            await self._clock.sleep(_SHOW_EVERY_S)
-
-    def _show(self, batch: Batch, tally: Tally) -> None:
-        # The plan counts what lies in the trees; what users added since is no more than a whole either.
-        paths, size_bytes = tally.paths, tally.size_bytes
-        self._progress.show(
-            VerifyProgress(
-                batch=batch.number,
-                elapsed_s=self._clock.monotonic_s() - self._began_s,
-                paths=paths,
-                total_paths=max(_path_count(batch), paths),
-                size_bytes=size_bytes,
-                total_bytes=max(batch.size_bytes, size_bytes),
-                differences=tally.difference_count,
-                digested_bytes=tally.digested_bytes,
-                carried_bytes=tally.carried_bytes,
-            )
-        )
-
     def _record(self, number: int, started_at_s: float, tally: Tally, manifest: ClosedManifest) -> VerificationRecord:
         reasons = tuple(dict.fromkeys(self._reasons))
         return VerificationRecord(
@@ -373,55 +306,6 @@ class _Verification:
         if wanted is not state:
             self._ledger.plans.set_batch_state(record.plan, record.batch, wanted)
 
-    def _announce(self, record: VerificationRecord, manifest: ClosedManifest) -> None:
-        examples = self._manifests.examples(manifest.file, per_kind=1)
-        for difference in examples.differences:
-            count = record.differences.get(difference.kind.value, 0)
-            words = f"{format_count(count)} x {difference.kind.value}, as {show(difference.path)}"
-            detail = f"source {difference.source}, target {difference.target}"
-            self._event(EventKind.FILE_BAD, Severity.WARNING, f"{words} ({detail})")
-        for loss in examples.losses:
-            count = record.expected.get(loss.kind.value, 0)
-            words = f"{format_count(count)} x {loss.kind.value}, as {show(loss.path)} ({loss.detail})"
-            self._event(EventKind.VERIFY_FINISHED, Severity.INFO, f"the target cannot keep, as expected: {words}")
-        severity = Severity.INFO if exit_code(record) is ExitCode.DONE else Severity.WARNING
-        self._event(EventKind.VERIFY_FINISHED, severity, _summary(record, manifest))
-
-    def _event(self, kind: EventKind, severity: Severity, message: str) -> None:
-        event = Event(
-            at_s=self._clock.now_s(),
-            kind=kind,
-            severity=severity,
-            subject=_SUBJECT.format(number=self._request.batch),
-            message=message,
-        )
-        self._ledger.events.add(event)
-        self._progress.event(event)
-
-
-def _identity(file_system: FileSystem) -> MountIdentity | None:
-    try:
-        return file_system.identity()
-    except OSError:
-        return None
-
-
-def _path_count(batch: Batch) -> int:
-    """What a verification compares: also the trees' own directories, which a plan does not count."""
-    return batch.files + batch.directories + len(batch.trees)
-
 
 def _counts(counter: Counter[str]) -> Mapping[str, int]:
     return dict(sorted(counter.items()))
-
-
-def _summary(record: VerificationRecord, manifest: ClosedManifest) -> str:
-    content = f"content of {format_size(record.digested_bytes)} of {format_size(record.size_bytes)} read"
-    if record.carried_files:
-        content += f", that of {format_size(record.carried_bytes)} had been read before and has not changed since"
-    checked = f"{several(record.paths, 'path')} compared, {content}"
-    arrived = f"{format_count(manifest.rows)} are equal and in the manifest"
-    if not record.whole:
-        return f"{checked}; not whole: {'; '.join(record.reasons)}"
-    total = sum(record.differences.values())
-    return f"{checked}; {arrived}; {several(total, 'difference')}" if total else f"{checked}; {arrived}; all equal"
