@@ -15,8 +15,8 @@ from migrator.bootstrap import Wiring
 from migrator.bootstrap.hosts import site_hosts
 from migrator.config.site import Site
 from migrator.domain.switching import LinkPlace
-from migrator.stages.host_examination import CompiledProgram, HostWorld
-from migrator.stages.link_examination import LinkWorld
+from migrator.stages.doctor.hosts import CompiledProgram, HostWorld
+from migrator.stages.doctor.links import LinkWorld
 
 
 def host_world(site: Site, source: PosixSource | GlusterSource) -> HostWorld:

@@ -19,8 +19,8 @@ from migrator.domain.errors import ToolFailed
 from migrator.domain.finding import Finding, FindingStatus
 from migrator.domain.site import SENTINEL_NAME, MountIdentity
 from migrator.ports.hosts import Host, HostLost
-from migrator.stages.host_examination import CompiledProgram, HostWorld, examine_hosts
-from migrator.stages.slurm_examination import examine_slurm
+from migrator.stages.doctor.hosts import CompiledProgram, HostWorld, examine_hosts
+from migrator.stages.doctor.slurm import examine_slurm
 from tests.integration.test_init import make_site
 
 OK, WARNING, FAILURE = FindingStatus.OK, FindingStatus.WARNING, FindingStatus.FAILURE

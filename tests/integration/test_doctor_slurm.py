@@ -9,7 +9,7 @@ import pytest
 from migrator.adapters.executors.process import LocalProcesses
 from migrator.config.site import SlurmSection
 from migrator.domain.finding import Finding, FindingStatus
-from migrator.stages.slurm_examination import examine_slurm
+from migrator.stages.doctor.slurm import examine_slurm
 from tests.slurm import Slurm, missing_for_slurm, running_slurm
 
 pytestmark = pytest.mark.needs_root
