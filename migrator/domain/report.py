@@ -93,22 +93,22 @@ class Tally:
     @property
     def percent_bytes(self) -> float | None:
         """Share of the bytes that is done; None where there are none."""
-        return _percent(self.done_bytes, self.total_bytes)
+        return percent_of(self.done_bytes, self.total_bytes)
 
     @property
     def percent_files(self) -> float | None:
         """Share of the files that is done; None where there are none."""
-        return _percent(self.done_files, self.total_files)
+        return percent_of(self.done_files, self.total_files)
 
     @property
     def percent_users(self) -> float | None:
         """Share of the users that is done; None where there are none."""
-        return _percent(self.done_users, self.total_users)
+        return percent_of(self.done_users, self.total_users)
 
 
-def _percent(done: int, total: int) -> float | None:
-    # Rounded down: 100 % is said of what is done, and of nothing else.
-    return done * 1000 // total / 10 if total > 0 else None
+def percent_of(part: int, whole: int) -> float | None:
+    """The share in percent, to one digit; None of nothing. Rounded down: 100 % is said of all, and of nothing else."""
+    return part * 1000 // whole / 10 if whole > 0 else None
 
 
 class TreeState(StrEnum):

@@ -14,7 +14,7 @@ from migrator.adapters.output.document import (
     table,
     text,
 )
-from migrator.adapters.output.status_document import with_streams
+from migrator.adapters.output.progress_document import with_streams
 from migrator.adapters.output.wording import percent, shortened, when
 from migrator.decide.report_since import best_and_worst
 from migrator.domain.capacity import CapacityOutlook, CapacitySample, Side

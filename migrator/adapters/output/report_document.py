@@ -3,11 +3,13 @@
 from collections.abc import Iterator
 
 from migrator.adapters.output.addition_document import addition_table
+from migrator.adapters.output.batch_document import batch_blocks, tree_table
 from migrator.adapters.output.benchmark_document import comparison_blocks
 from migrator.adapters.output.cutover_document import cutover_blocks
 from migrator.adapters.output.document import Block, Document, Section, clean, paragraph
 from migrator.adapters.output.drain_document import drain_table
 from migrator.adapters.output.plan_document import emptying_table, ranking_blocks, surprise_table
+from migrator.adapters.output.progress_document import progress_section
 from migrator.adapters.output.record_document import verification_blocks
 from migrator.adapters.output.report_charts import (
     age_chart,
@@ -21,15 +23,7 @@ from migrator.adapters.output.report_headline import headline_blocks
 from migrator.adapters.output.report_tables import brick_table, incident_table, reaped_blocks, users_standing
 from migrator.adapters.output.retirement_document import retirement_facts
 from migrator.adapters.output.speed_up_document import speed_up_blocks
-from migrator.adapters.output.status_document import (
-    attention_table,
-    batch_blocks,
-    blocker_table,
-    progress_section,
-    run_table,
-    scan_blocks,
-    tree_table,
-)
+from migrator.adapters.output.status_document import attention_table, blocker_table, run_table, scan_blocks
 from migrator.adapters.output.stream_document import stream_blocks
 from migrator.adapters.output.wording import when
 from migrator.decide.benchmark_comparison import compare
