@@ -7,11 +7,7 @@ from pathlib import Path
 from migrator.config.site import Site
 from migrator.decide.freezing import check_freeze_hooks
 from migrator.decide.hooks import check_hooks
-from migrator.decide.site_checks import (
-    check_clock,
-    check_state_directory,
-    check_unused_keys,
-)
+from migrator.decide.site_checks import check_clock, check_state_directory, check_unused_keys
 from migrator.decide.texts import check_texts
 from migrator.decide.tool_checks import (
     check_confinement,

@@ -6,12 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from migrator.decide.freezing import check_open_files
-from migrator.decide.site_checks import (
-    check_health,
-    check_lookups,
-    check_mount,
-    check_source_acls,
-)
+from migrator.decide.site_checks import check_health, check_lookups, check_mount, check_source_acls
 from migrator.decide.site_guards import kind_problem
 from migrator.decide.site_places import check_catalog_trees, check_globs, unusable_source
 from migrator.decide.trees import TreePattern, choose_trees, parse_patterns

@@ -2,11 +2,7 @@
 
 from collections.abc import Sequence
 
-from migrator.decide.site_checks import (
-    check_capabilities,
-    check_mount,
-    check_target_room,
-)
+from migrator.decide.site_checks import check_capabilities, check_mount, check_target_room
 from migrator.decide.site_guards import mount_problems
 from migrator.decide.storage_checks import check_quota, check_storage_targets, check_stripe
 from migrator.domain.errors import ToolFailed
