@@ -3,9 +3,7 @@
 import re
 
 from migrator.domain.errors import UsageError
-from migrator.domain.windows import Window
-
-DAY_NAMES = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+from migrator.domain.windows import DAY_NAMES, Window
 
 _WINDOW = re.compile(r"(?:(\S+)\s+)?(\d{1,2}):(\d{2})-(\d{1,2}):(\d{2})", re.ASCII)
 _HINT = 'write "DAYS HH:MM-HH:MM", as in "Mon-Fri 19:00-07:00" or "Sat,Sun 00:00-24:00"; without days: every day'

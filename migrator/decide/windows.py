@@ -6,9 +6,10 @@ that a clock skips or repeats, and a clock that is set, need no rules of their o
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from migrator.domain.units import DAY_S, MINUTE_S
-from migrator.domain.windows import Window
+from migrator.domain.windows import Window, WindowStanding
 
 LocalTime = Callable[[float], tuple[int, int]]
 """Weekday (0 is Monday) and minute of the day at a time in seconds since the epoch."""
@@ -53,10 +54,40 @@ def opening(windows: Sequence[Window], at_s: float, local_time: LocalTime) -> Op
 
 def opens_at(windows: Sequence[Window], at_s: float, local_time: LocalTime) -> float | None:
     """When the next window begins, for a time at which none holds: the beginning of a minute; None where none ever does."""
+    return _first_minute(at_s, local_time, lambda *now: any(holds(window, *now) for window in windows))
+
+
+def standings(
+    windows: Sequence[Window], at_s: float, local_time: LocalTime, in_words: Callable[[float], str]
+) -> tuple[WindowStanding, ...]:
+    """Each window at a time, in their order: which hold, and when each of them ends, or begins next."""
+    found = []
+    now = local_time(at_s)
+    for window in windows:
+        is_held = holds(window, *now)
+        changes_at_s = _first_minute(at_s, local_time, partial(_has_changed, window, is_held))
+        found.append(
+            WindowStanding(
+                when=window.when,
+                jobs=window.jobs,
+                bwlimit_bytes_per_s=window.bwlimit_bytes_per_s,
+                holds=is_held,
+                changes_at_s=changes_at_s,
+                changes="" if changes_at_s is None else in_words(changes_at_s),
+            )
+        )
+    return tuple(found)
+
+
+def _has_changed(window: Window, before: bool, day: int, minute: int) -> bool:
+    return holds(window, day, minute) is not before
+
+
+def _first_minute(at_s: float, local_time: LocalTime, true: Callable[[int, int], bool]) -> float | None:
+    """The beginning of the first minute after this one at whose weekday and minute of the day it is true."""
     minute_s = at_s - at_s % MINUTE_S
     while minute_s < at_s + _FURTHEST_S:
         minute_s += MINUTE_S
-        day, minute = local_time(minute_s)
-        if any(holds(window, day, minute) for window in windows):
+        if true(*local_time(minute_s)):
             return minute_s
     return None

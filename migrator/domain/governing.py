@@ -3,6 +3,8 @@
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from migrator.domain.windows import WindowStanding
+
 
 class StreamsBy(StrEnum):
     """Who says how many streams are at work within the limits: measured throughput, or the limits themselves."""
@@ -80,7 +82,8 @@ class Bound(StrEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GovernorRecord:
     """What the governor allows, from `at_s` on. `streams` is how many may be at work in all, `most` what the limits would let,
-    `hosts` how many on each, `bwlimit_bytes_per_s` for all together. `until_s` is when the next window begins.
+    `hosts` how many on each, `bwlimit_bytes_per_s` for all together. `until_s` is when the next window begins. `max_latency_s`
+    and `max_load` are the limits that hold for what users and hosts feel (None: none).
     """
 
     at_s: float
@@ -93,6 +96,8 @@ class GovernorRecord:
     bwlimit_bytes_per_s: int | None
     reason: str
     until_s: float | None = None
+    max_latency_s: float | None = None
+    max_load: float | None = None
 
     def same(self, other: "GovernorRecord") -> bool:
         """Whether it allows the same for the same kind of reason: figures in the reason's words move all the time."""
@@ -100,12 +105,24 @@ class GovernorRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HostLoad:
+    """The load average of one minute of a host that has streams, as it was read last."""
+
+    host: str
+    at_s: float
+    load: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GoverningFacts:
     """What people have set, and what the newest run was allowed (None: no run has been governed yet); `at_work`: it is still
-    at work. `given` are the limits of site.toml, where they were asked for.
+    at work. `given` are the limits of site.toml, and `windows` those of [transfer], where they were asked for. `loads` is what
+    the hosts of that run had to do when it looked last.
     """
 
     controls: Controls = NO_CONTROLS
     governor: GovernorRecord | None = None
     at_work: bool = False
     given: Limits | None = None
+    windows: tuple[WindowStanding, ...] | None = None
+    loads: tuple[HostLoad, ...] = ()

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Protocol
 
-from migrator.domain.governing import Controls, GovernorRecord, Limits
+from migrator.domain.governing import Controls, GovernorRecord, HostLoad, Limits
 
 
 class ControlRecords(Protocol):
@@ -33,6 +33,12 @@ class GovernorRecords(Protocol):
 
     def of_run(self, run_id: int) -> Sequence[GovernorRecord]:
         """Those of a run, oldest first."""
+
+    def keep_loads(self, loads: Sequence[HostLoad]) -> None:
+        """What hosts have to do now, in the place of all that was kept before."""
+
+    def loads(self) -> Sequence[HostLoad]:
+        """What was kept last, in order of host."""
 
 
 class Loads(Protocol):

@@ -4,9 +4,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from migrator.domain.plan import TransferCost
-from migrator.domain.transfer import (
-    Sample,
-)
+from migrator.domain.transfer import Sample
 
 
 class SampleRecords(Protocol):
@@ -19,3 +17,8 @@ class SampleRecords(Protocol):
 
     def measured_cost(self) -> TransferCost | None:
         """Cost per file and per byte, fitted from the finished attempts; None before there are enough."""
+
+    def thin(self, *, now_s: float) -> bool:
+        """Put samples of single streams that are old together by the hour (`decide.sample_thinning`), of so many attempts
+        that others do not wait; sums stay what they are. Whether there may be more: may be called again at once.
+        """

@@ -1,10 +1,11 @@
 """What people have set, and what the governor of the newest run allows: for status, and for whoever sets it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from migrator.decide.progress_facts import run_life
 from migrator.domain.governing import GoverningFacts, Limits
 from migrator.domain.report import RunLife
+from migrator.domain.windows import WindowStanding
 from migrator.ports.ledger import Ledger
 
 IsGone = Callable[[int, float], bool]
@@ -12,7 +13,12 @@ IsGone = Callable[[int, float], bool]
 
 
 def read_governing(
-    ledger: Ledger, *, now_s: float, is_gone: IsGone | None = None, given: Limits | None = None
+    ledger: Ledger,
+    *,
+    now_s: float,
+    is_gone: IsGone | None = None,
+    given: Limits | None = None,
+    windows: Sequence[WindowStanding] | None = None,
 ) -> GoverningFacts:
     """What is set, and what the newest run is allowed as long as it is at work."""
     record, run = ledger.governor.newest(), ledger.runs.latest("run")
@@ -27,4 +33,11 @@ def read_governing(
         )
         is RunLife.AT_WORK
     )
-    return GoverningFacts(controls=ledger.controls.now(), governor=record, at_work=at_work, given=given)
+    return GoverningFacts(
+        controls=ledger.controls.now(),
+        governor=record,
+        at_work=at_work,
+        given=given,
+        windows=None if windows is None else tuple(windows),
+        loads=tuple(ledger.governor.loads()) if at_work else (),
+    )

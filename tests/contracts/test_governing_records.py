@@ -8,7 +8,7 @@ import pytest
 
 from migrator.adapters.ledger import controls
 from migrator.adapters.ledger.sqlite import SqliteLedger, open_ledger
-from migrator.domain.governing import NO_CONTROLS, Bound, Controls, Gate, GovernorRecord, Hold, Limits, Tuned
+from migrator.domain.governing import NO_CONTROLS, Bound, Controls, Gate, GovernorRecord, Hold, HostLoad, Limits, Tuned
 
 RECORD = GovernorRecord(
     at_s=10.5,
@@ -21,6 +21,8 @@ RECORD = GovernorRecord(
     bwlimit_bytes_per_s=1000,
     reason="outside the windows of [transfer]",
     until_s=99.0,
+    max_latency_s=0.05,
+    max_load=8.0,
 )
 
 
@@ -81,3 +83,14 @@ def test_old_records_are_removed(ledger: SqliteLedger, monkeypatch: pytest.Monke
     for number in range(64):
         ledger.governor.add(replace(RECORD, at_s=float(number)))
     assert [record.at_s for record in ledger.governor.of_run(1)] == [float(number) for number in range(54, 64)]
+
+
+def test_of_hosts_what_was_read_last_is_kept(ledger: SqliteLedger) -> None:
+    assert list(ledger.governor.loads()) == []
+    ledger.governor.keep_loads([HostLoad(host="gl2", at_s=1.0, load=3.0), HostLoad(host="gl1", at_s=1.0, load=0.0)])
+    assert [one.host for one in ledger.governor.loads()] == ["gl1", "gl2"]
+    again = [HostLoad(host="gl1", at_s=2.0, load=7.5)]
+    ledger.governor.keep_loads(again)
+    assert list(ledger.governor.loads()) == again
+    ledger.governor.keep_loads([])
+    assert list(ledger.governor.loads()) == []

@@ -325,8 +325,18 @@ async def test_the_load_of_a_host_takes_streams_away(governed: Governed) -> None
     governed.limits, governed.loads.load = Limits(max_load=8.0), 20.0
     await governed.run(jobs=4)
     assert governed.world.is_copied()
+    assert {record.max_load for record in governed.records} == {8.0}
     assert [record.streams for record in governed.records][:3] == [4, 2, 1]
     assert {record.bound for record in governed.records[1:]} == {Bound.LOAD}
+
+
+@in_loop
+async def test_loads_are_kept_for_whoever_looks_also_without_a_limit(governed: Governed) -> None:
+    governed.loads.load = 20.0
+    await governed.run(jobs=4)
+    assert {record.streams for record in governed.records} == {4}
+    (kept,) = governed.world.ledger.governor.loads()
+    assert (kept.host, kept.load) == ("here", 20.0)
 
 
 @in_loop

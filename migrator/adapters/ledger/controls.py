@@ -2,13 +2,14 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 from sqlalchemy import Connection, Row, delete, insert, select
 
 from migrator.adapters.ledger import tables
 from migrator.adapters.ledger.database import Database
-from migrator.domain.governing import Bound, Controls, Gate, GovernorRecord, Hold, Limits, Tuned
+from migrator.domain.governing import Bound, Controls, Gate, GovernorRecord, Hold, HostLoad, Limits, Tuned
 
 _controls = tables.controls
 _records = tables.governor_records
@@ -96,6 +97,8 @@ class SqliteGovernor:
                     bwlimit_bytes_per_s=record.bwlimit_bytes_per_s,
                     reason=record.reason,
                     until_s=record.until_s,
+                    max_latency_s=record.max_latency_s,
+                    max_load=record.max_load,
                 )
             )
             number = added.inserted_primary_key[0] if added.inserted_primary_key is not None else 0
@@ -113,6 +116,19 @@ class SqliteGovernor:
         query = select(_records).where(_records.c.run_id == run_id).order_by(_records.c.id)
         with self._database.read() as connection:
             return [_record(row) for row in connection.execute(query)]
+
+    def keep_loads(self, loads: Sequence[HostLoad]) -> None:
+        """What hosts have to do now, in the place of all that was kept before."""
+        with self._database.write() as connection:
+            connection.execute(delete(tables.host_loads))
+            if loads:
+                connection.execute(insert(tables.host_loads), [asdict(one) for one in loads])
+
+    def loads(self) -> Sequence[HostLoad]:
+        """What was kept last, in order of host."""
+        query = select(tables.host_loads).order_by(tables.host_loads.c.host)
+        with self._database.read() as connection:
+            return [HostLoad(host=row.host, at_s=row.at_s, load=row.load) for row in connection.execute(query)]
 
 
 def _newest(connection: Connection, kind: str) -> Row[Any] | None:
@@ -141,4 +157,6 @@ def _record(row: Row[Any]) -> GovernorRecord:
         bwlimit_bytes_per_s=row.bwlimit_bytes_per_s,
         reason=row.reason,
         until_s=row.until_s,
+        max_latency_s=row.max_latency_s,
+        max_load=row.max_load,
     )

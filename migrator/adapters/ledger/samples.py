@@ -3,10 +3,11 @@
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import Float, Row, cast, func, insert, select
+from sqlalchemy import Connection, Float, Row, cast, delete, func, insert, select
 
 from migrator.adapters.ledger import tables
 from migrator.adapters.ledger.database import Database
+from migrator.decide.sample_thinning import ATTEMPTS_AT_ONCE, SampledAttempt, due, thinned
 from migrator.decide.transfer_cost import fit_cost
 from migrator.domain.cost import CostSums
 from migrator.domain.plan import TransferCost
@@ -30,18 +31,7 @@ class SqliteSamples:
         with self._database.write() as connection:
             connection.execute(
                 insert(tables.samples).prefix_with("OR REPLACE"),
-                [
-                    {
-                        "pass_id": pass_id,
-                        "attempt_id": ALL_STREAMS if sample.attempt_id is None else sample.attempt_id,
-                        "at_s": sample.at_s,
-                        "interval_s": sample.interval_s,
-                        "streams": sample.streams,
-                        "files": sample.files,
-                        "size_bytes": sample.size_bytes,
-                    }
-                    for sample in samples
-                ],
+                [_row(pass_id, sample) for sample in samples],
             )
 
     def whole(self, pass_id: int) -> Sequence[Sample]:
@@ -96,6 +86,60 @@ class SqliteSamples:
             ),
             round(streams),
         )
+
+    def thin(self, *, now_s: float) -> bool:
+        """Put samples of single streams that are old together by the hour, of a few attempts; whether there may be more."""
+        with self._database.write() as connection:
+            mark = connection.execute(select(tables.thinned_samples.c.attempt_id)).scalar_one_or_none()
+            ended = due(_attempts_after(connection, mark or 0), now_s=now_s)
+            for attempt in ended:
+                _thin(connection, attempt)
+            if ended:
+                row = {"id": 1, "attempt_id": ended[-1].attempt_id}
+                connection.execute(insert(tables.thinned_samples).prefix_with("OR REPLACE"), [row])
+        return len(ended) == ATTEMPTS_AT_ONCE
+
+
+def _attempts_after(connection: Connection, attempt_id: int) -> list[SampledAttempt]:
+    attempt, chunk, sample = tables.attempts.c, tables.chunks.c, tables.samples.c
+    last_sample = (
+        select(func.max(sample.at_s))
+        .where(sample.pass_id == chunk.pass_id, sample.attempt_id == attempt.id)
+        .scalar_subquery()
+    )
+    query = (
+        select(attempt.id, chunk.pass_id, func.coalesce(attempt.finished_at_s, last_sample, attempt.started_at_s))
+        .join(tables.chunks, chunk.id == attempt.chunk_id)
+        .where(attempt.id > attempt_id)
+        .order_by(attempt.id)
+        .limit(ATTEMPTS_AT_ONCE)
+    )
+    return [
+        SampledAttempt(attempt_id=number, pass_id=pass_id, last_s=last_s)
+        for number, pass_id, last_s in connection.execute(query)
+    ]
+
+
+def _thin(connection: Connection, attempt: SampledAttempt) -> None:
+    sample = tables.samples.c
+    of_attempt = (sample.pass_id == attempt.pass_id, sample.attempt_id == attempt.attempt_id)
+    rows = connection.execute(select(tables.samples).where(*of_attempt).order_by(sample.at_s)).all()
+    kept = thinned([sample_record(row) for row in rows])
+    if len(kept) < len(rows):
+        connection.execute(delete(tables.samples).where(*of_attempt))
+        connection.execute(insert(tables.samples), [_row(attempt.pass_id, one) for one in kept])
+
+
+def _row(pass_id: int, sample: Sample) -> dict[str, Any]:
+    return {
+        "pass_id": pass_id,
+        "attempt_id": ALL_STREAMS if sample.attempt_id is None else sample.attempt_id,
+        "at_s": sample.at_s,
+        "interval_s": sample.interval_s,
+        "streams": sample.streams,
+        "files": sample.files,
+        "size_bytes": sample.size_bytes,
+    }
 
 
 def sample_record(row: Row[Any]) -> Sample:

@@ -24,7 +24,7 @@ from migrator.decide.governor import (
 )
 from migrator.decide.windows import LocalTime, opening, opens_at
 from migrator.domain.errors import MigratorError
-from migrator.domain.governing import Bound, Controls, Gate, GovernorRecord, Limits, StreamsBy
+from migrator.domain.governing import Bound, Controls, Gate, GovernorRecord, HostLoad, Limits, StreamsBy
 from migrator.domain.plan import TransferCost
 from migrator.domain.probe import ProbeSide
 from migrator.domain.transfer import StreamCounters
@@ -212,17 +212,19 @@ class Governor:
                     self.state = after_probe(self.state, side, probe.latency_s, self._settings)
 
     async def _read_loads(self) -> None:
+        """Also without a limit: whoever looks for one wants to know them."""
         now_s = self.clock.monotonic_s()
-        if self._settings.limits.max_load is None:
-            return
         if self._loads_s is not None and now_s - self._loads_s < LOADS_EVERY_S:
             return
         self._loads_s = now_s
         # Only where streams are at work: no host is connected for this alone.
         hosts = sorted(self._at_work())
-        for host, load in zip(hosts, await asyncio.gather(*map(self.governing.loads.of, hosts)), strict=True):
-            if load is not None:
-                self.state = after_load(self.state, host, load, self._settings)
+        read = zip(hosts, await asyncio.gather(*map(self.governing.loads.of, hosts)), strict=True)
+        loads = {host: load for host, load in read if load is not None}
+        for host, load in loads.items():
+            self.state = after_load(self.state, host, load, self._settings)
+        at_s = self.clock.now_s()
+        self.governing.records.keep_loads([HostLoad(host=host, at_s=at_s, load=load) for host, load in loads.items()])
 
     def _decide(self) -> None:
         self._decision = decide(self.state, self._settings, self._controls)
@@ -242,6 +244,8 @@ class Governor:
             bwlimit_bytes_per_s=decision.bwlimit_bytes_per_s,
             reason=decision.reason,
             until_s=self._next_window(now_s),
+            max_latency_s=self._settings.limits.max_latency_s,
+            max_load=self._settings.limits.max_load,
         )
         before = self._kept
         if before is not None and before.same(record):

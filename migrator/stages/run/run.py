@@ -39,6 +39,7 @@ from migrator.stages.run.meter import cancel_and_wait
 from migrator.stages.run.preview import Remaining, remaining, remaining_of
 from migrator.stages.run.recovery import recover
 from migrator.stages.run.run_words import run_words
+from migrator.stages.run.sample_thinning import sample_thinning
 from migrator.stages.run.trash import expire_trash
 
 VERB = "run"
@@ -109,7 +110,13 @@ async def run_batches(
         hooking = Hooking(invocation=invocation, hooks=hooks, plan=plan, site=site)
         exit_code = ExitCode.FAILED
         try:
-            async with heartbeat(invocation), capacity_watch(world), probing(probes), governed(invocation, governing):
+            async with (
+                heartbeat(invocation),
+                capacity_watch(world),
+                sample_thinning(world),
+                probing(probes),
+                governed(invocation, governing),
+            ):
                 summary = await _copy(
                     hooking,
                     batches,

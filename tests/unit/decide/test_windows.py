@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from migrator.decide.windows import Opening, opening, opens_at
+from migrator.decide.windows import Opening, opening, opens_at, standings
 from migrator.domain.units import MINUTE_S
 from migrator.domain.windows import Window
 
@@ -121,3 +121,31 @@ def test_it_opens_at_the_first_minute_that_a_window_holds(windows: list[Window],
     assert not opening(windows, then - 0.001, local_time).open
     middle = at_s + (then - at_s) / 2
     assert not opening(windows, middle, local_time).open
+
+
+def test_each_window_is_told_with_when_it_ends_or_begins_next() -> None:
+    always = Window(days=tuple(range(7)), start_minute=0, end_minute=1440, jobs=2, bwlimit_bytes_per_s=9)
+    skipped = Window(days=(6,), start_minute=130, end_minute=170)
+    saturday_s = at("2026-03-28 06:59:30")
+    found = standings((NIGHTS, WEEKEND, always, skipped), saturday_s, BERLIN, lambda at_s: f"{at_s:.0f}")
+    assert [(one.when, one.holds) for one in found] == [
+        ("Mon-Fri 19:00-07:00", True),
+        ("Sat,Sun 00:00-24:00", True),
+        ("00:00-24:00", True),
+        ("Sun 02:10-02:50", False),
+    ]
+    # The last one would begin in the hour that the clock skips on the day after.
+    ends = [at("2026-03-28 07:00"), at("2026-03-30 00:00"), None, at("2026-04-05 02:10")]
+    assert [one.changes_at_s for one in found] == ends
+    assert [one.changes for one in found] == ["" if at_s is None else f"{at_s:.0f}" for at_s in ends]
+    assert [(one.jobs, one.bwlimit_bytes_per_s) for one in found][2:] == [(2, 9), (None, None)]
+
+
+@given(st.lists(WINDOWS, min_size=1, max_size=3), TIMES, ZONES)
+def test_the_first_that_begins_is_when_it_opens(windows: list[Window], at_s: float, zone: str) -> None:
+    local_time = clock_of(zone)
+    found = standings(windows, at_s, local_time, str)
+    assert any(one.holds for one in found) is opening(windows, at_s, local_time).open
+    if not any(one.holds for one in found):
+        begins = min(one.changes_at_s for one in found if one.changes_at_s is not None)
+        assert begins == opens_at(windows, at_s, local_time)

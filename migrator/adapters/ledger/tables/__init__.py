@@ -17,8 +17,8 @@ from migrator.adapters.ledger.tables.bricks import (
 from migrator.adapters.ledger.tables.calls import events, hook_calls, hook_steps, runs, site
 from migrator.adapters.ledger.tables.columns import metadata
 from migrator.adapters.ledger.tables.cutting import cutover_steps, cutovers, target_backups, tree_measurements
-from migrator.adapters.ledger.tables.governing import controls, governor_records
-from migrator.adapters.ledger.tables.measuring import capacity_samples, probes, samples
+from migrator.adapters.ledger.tables.governing import controls, governor_records, host_loads
+from migrator.adapters.ledger.tables.measuring import capacity_samples, probes, samples, thinned_samples
 from migrator.adapters.ledger.tables.planning import batch_trees, batches, plans, scans
 from migrator.adapters.ledger.tables.reaping import archives, reap_releases
 from migrator.adapters.ledger.tables.transferring import (
@@ -58,6 +58,7 @@ __all__ = [
     "governor_records",
     "hook_calls",
     "hook_steps",
+    "host_loads",
     "metadata",
     "pass_changes",
     "pass_trees",
@@ -72,6 +73,7 @@ __all__ = [
     "scans",
     "site",
     "target_backups",
+    "thinned_samples",
     "tree_measurements",
     "verifications",
 ]

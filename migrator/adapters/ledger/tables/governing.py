@@ -36,5 +36,16 @@ governor_records = Table(
     Column("bwlimit_bytes_per_s", Integer),
     required("reason", PlainText),
     Column("until_s", Float),
+    Column("max_latency_s", Float),
+    Column("max_load", Float),
     Index("ix_governor_records_run_id", "run_id"),
+)
+
+# What the governor read last of the hosts that have streams: all rows are replaced at once.
+host_loads = Table(
+    "host_loads",
+    metadata,
+    Column("host", PlainText, primary_key=True),
+    required("at_s", Float),
+    required("load", Float),
 )

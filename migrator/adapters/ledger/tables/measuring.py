@@ -1,11 +1,11 @@
 """What is measured while a migration goes on: throughput, room, what users feel."""
 
-from sqlalchemy import Column, Float, ForeignKey, Index, Integer, Table
+from sqlalchemy import CheckConstraint, Column, Float, ForeignKey, Index, Integer, Table
 
 from migrator.adapters.ledger.tables.columns import PlainText, metadata, required
 
 # `attempt_id` 0 stands for all streams together. Clustered by time, without a second index: this is the table that
-# grows while streams work (a row a stream every few seconds).
+# grows while streams work (a row a stream every few seconds). Of single streams old rows are put together by the hour.
 samples = Table(
     "samples",
     metadata,
@@ -17,6 +17,15 @@ samples = Table(
     required("files", Integer),
     required("size_bytes", Integer),
     sqlite_with_rowid=False,
+)
+
+# One row: the samples of attempts up to this one have been put together by the hour.
+thinned_samples = Table(
+    "thinned_samples",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    required("attempt_id", Integer),
+    CheckConstraint("id = 1", name="one_row"),
 )
 
 # How full both sides were: a row a side at the begin and end of a run, and every hour of it.

@@ -252,10 +252,19 @@ def upgrade() -> None:
         sa.Column("bwlimit_bytes_per_s", sa.Integer(), nullable=True),
         sa.Column("reason", sa.Text(), nullable=False),
         sa.Column("until_s", sa.Float(), nullable=True),
+        sa.Column("max_latency_s", sa.Float(), nullable=True),
+        sa.Column("max_load", sa.Float(), nullable=True),
         sa.ForeignKeyConstraint(["run_id"], ["runs.id"], name=op.f("fk_governor_records_run_id")),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_governor_records")),
     )
     op.create_index("ix_governor_records_run_id", "governor_records", ["run_id"], unique=False)
+    op.create_table(
+        "host_loads",
+        sa.Column("host", sa.Text(), nullable=False),
+        sa.Column("at_s", sa.Float(), nullable=False),
+        sa.Column("load", sa.Float(), nullable=False),
+        sa.PrimaryKeyConstraint("host", name=op.f("pk_host_loads")),
+    )
     op.create_table(
         "events",
         sa.Column("id", sa.Integer(), nullable=False),
@@ -282,6 +291,13 @@ def upgrade() -> None:
         sa.ForeignKeyConstraint(["pass_id"], ["passes.id"], name=op.f("fk_samples_pass_id")),
         sa.PrimaryKeyConstraint("pass_id", "attempt_id", "at_s", name=op.f("pk_samples")),
         sqlite_with_rowid=False,
+    )
+    op.create_table(
+        "thinned_samples",
+        sa.Column("id", sa.Integer(), nullable=False),
+        sa.Column("attempt_id", sa.Integer(), nullable=False),
+        sa.CheckConstraint("id = 1", name=op.f("ck_thinned_samples_one_row")),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_thinned_samples")),
     )
     op.create_table(
         "attempts",
