@@ -14,6 +14,7 @@ from migrator.adapters.web.looks import Looks
 from migrator.adapters.web.requests import Request
 from migrator.adapters.web.server import Answer, Route, text
 from migrator.bootstrap import Wiring, process_is_gone
+from migrator.bootstrap.local_time import window_standings
 from migrator.domain.errors import MigratorError
 from migrator.domain.metrics import MetricFamily
 from migrator.domain.report import RunFacts, RunLife
@@ -42,7 +43,9 @@ class _Seen:
 def metrics_of(wiring: Wiring, plan: str | None) -> tuple[MetricFamily, ...]:
     """Every metric of now. Raises MigratorError."""
     with wiring.ledger(read_only=True) as ledger:
-        return read_metrics(ledger, now_s=wiring.clock.now_s(), plan=plan, is_gone=process_is_gone)
+        now_s = wiring.clock.now_s()
+        windows = window_standings(wiring.site, now_s)
+        return read_metrics(ledger, now_s=now_s, plan=plan, is_gone=process_is_gone, windows=windows)
 
 
 def listen(words: str, *, token_file: Path | None, names: Sequence[str]) -> Listener:

@@ -2,11 +2,13 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
 
 from migrator import bootstrap
+from migrator.bootstrap.local_time import window_standings
 from migrator.cli.context import open_site, verb
 from migrator.cli.invocation import Invocation
 from migrator.cli.options import SIZE_NOT_ZERO, Duration
@@ -58,7 +60,13 @@ def tune_command(
         wiring = bootstrap.Wiring(site)
         with wiring.ledger(read_only=True) as ledger:
             now_s = wiring.clock.now_s()
-            shown = read_governing(ledger, now_s=now_s, is_gone=bootstrap.process_is_gone, given=_given(site))
+            shown = read_governing(
+                ledger,
+                now_s=now_s,
+                is_gone=bootstrap.process_is_gone,
+                given=_given(site),
+                windows=window_standings(site, now_s),
+            )
     else:
         with _tuning(invocation) as tuning:
             shown = tuning.tune(limits, reset=reset)
@@ -92,7 +100,14 @@ def _tuning(invocation: Invocation) -> Iterator[Tuning]:
     site = open_site(invocation)
     wiring = bootstrap.Wiring(site)
     with wiring.ledger() as ledger:
-        yield Tuning(ledger=ledger, clock=wiring.clock, by=who(), given=_given(site), is_gone=bootstrap.process_is_gone)
+        yield Tuning(
+            ledger=ledger,
+            clock=wiring.clock,
+            by=who(),
+            given=_given(site),
+            windows=partial(window_standings, site),
+            is_gone=bootstrap.process_is_gone,
+        )
 
 
 def _given(site: "Site") -> Limits:

@@ -114,13 +114,25 @@ def _streams(values: Values, facts: MetricFacts) -> None:
 
 
 def _governing(values: Values, facts: MetricFacts) -> None:
-    values.add("paused", facts.governing.controls.hold is not None)
-    governor = facts.governing.governor
+    governing = facts.governing
+    values.add("paused", governing.controls.hold is not None)
+    # By their words: of two that are written the same way one says it all.
+    for window in {one.when: one for one in governing.windows or ()}.values():
+        values.add("window_holds", window.holds, window=window.when)
+        values.add("window_change_timestamp_seconds", window.changes_at_s, window=window.when)
+    governor = governing.governor
     # What the last run was allowed is nothing to go by once it has ended.
     if governor is not None and any(run.verb == "run" and run.life is RunLife.AT_WORK for run in facts.runs):
         values.add("allowed_streams", governor.streams)
         values.add("allowed_streams_limit", governor.most)
         values.add("governor_bound", 1, bound=governor.bound.value)
+        values.add("bandwidth_limit_bytes_per_second", governor.bwlimit_bytes_per_s)
+        values.add("probe_latency_limit_seconds", governor.max_latency_s)
+        values.add("host_load_limit", governor.max_load)
+        for host, streams in governor.hosts:
+            values.add("host_allowed_streams", streams, host=host)
+        for load in governing.loads:
+            values.add("host_load", load.load, host=load.host)
 
 
 def _probe(values: Values, probe: Probe) -> None:

@@ -63,13 +63,25 @@ _STREAMS = (
     _spec("attempt_files_total", _C, "host engine", "Files that these attempts have written"),
     _spec("allowed_streams", _G, "", "Streams that the governor allows the run that is at work"),
     _spec("allowed_streams_limit", _G, "", "Streams that its limits would let it have"),
+    _spec("host_allowed_streams", _G, "host", "Those of them that each host may have"),
     _spec("governor_bound", _G, "bound", "1 for what keeps the number of streams where it is"),
+    _spec("bandwidth_limit_bytes_per_second", _G, "", "What all streams together may move; left out without a limit"),
+    _spec("host_load", _G, "host", "Load average of one minute of each host that has streams, when the run looked last"),
+    _spec("host_load_limit", _G, "", "Load beyond which streams are taken away; left out without a limit"),
     _spec("paused", _G, "", "1 while the migration is paused by hand"),
+    _spec("window_holds", _G, "window", "1 while a window of [transfer] holds, otherwise 0"),
+    _spec("window_change_timestamp_seconds", _G, "window", "When a window ends that holds, or begins next"),
 )
 
 _SIDES = (
     _spec(
         "probe_latency_seconds", _G, "side", "What users wait for: slowest operation on metadata of the newest probe"
+    ),
+    _spec(
+        "probe_latency_limit_seconds",
+        _G,
+        "",
+        "Latency beyond which streams are taken away from the run that is at work; left out without a limit",
     ),
     _spec("probe_operation_seconds", _G, "side operation", "Each operation of the newest probe"),
     _spec("probe_timestamp_seconds", _G, "side", "When the newest probe was begun"),

@@ -1,6 +1,6 @@
 """`metrics`: everything that metrics are made of, by one look. Reads the ledger only; works at any time, also beside a run."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from time import monotonic
 
 from migrator import __version__
@@ -8,11 +8,12 @@ from migrator.decide.metric_moves import frozen_since_s
 from migrator.decide.metrics import families
 from migrator.decide.progress_facts import run_life
 from migrator.domain.capacity import CapacitySample, Side
-from migrator.domain.governing import GoverningFacts
 from migrator.domain.metrics import MetricFacts, MetricFamily
 from migrator.domain.report import RunFacts
+from migrator.domain.windows import WindowStanding
 from migrator.ports.metrics import MeasurableLedger
 from migrator.ports.site import RunRecord
+from migrator.stages.governing_facts import read_governing
 from migrator.stages.status import IsGone, read_status
 
 
@@ -22,10 +23,11 @@ def read_metrics(
     now_s: float,
     plan: str | None = None,
     is_gone: IsGone | None = None,
+    windows: Sequence[WindowStanding] = (),
     elapsed_s: Callable[[], float] = monotonic,
 ) -> tuple[MetricFamily, ...]:
     """Every metric of now. Progress is that of the plan that was recorded last, or of the one named; what only rises is over
-    all plans. Raises UsageError where the plan is not in the ledger.
+    all plans. `windows` are those of [transfer] now. Raises UsageError where the plan is not in the ledger.
     """
     began_s = elapsed_s()
     status = read_status(ledger, now_s=now_s, plan=plan, is_gone=is_gone, attention_limit=0, events_limit=0)
@@ -34,7 +36,7 @@ def read_metrics(
         sums=ledger.metric_sums.sums(),
         runs=tuple(_run(record, now_s, is_gone) for record in ledger.metric_sums.newest_runs()),
         capacity=_capacity(ledger),
-        governing=GoverningFacts(controls=ledger.controls.now(), governor=ledger.governor.newest()),
+        governing=read_governing(ledger, now_s=now_s, is_gone=is_gone, windows=windows),
         frozen_since_s=_frozen(ledger),
         version=__version__,
         read_s=elapsed_s() - began_s,

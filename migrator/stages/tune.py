@@ -1,10 +1,12 @@
 """`tune`, `pause` and `resume`: what people set while a migration goes on. A run in another process follows within seconds."""
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from migrator.domain.events import Event, EventKind, Severity
 from migrator.domain.governing import GoverningFacts, Limits
 from migrator.domain.units import format_rate, several
+from migrator.domain.windows import WindowStanding
 from migrator.ports.clock import Clock
 from migrator.ports.ledger import Ledger
 from migrator.stages.governing_facts import IsGone, read_governing
@@ -14,12 +16,13 @@ _SUBJECT = "governor"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tuning:
-    """The ports, and who gives the command. `given` are the limits of site.toml."""
+    """The ports, and who gives the command. `given` are the limits of site.toml, `windows` those of [transfer] at a time."""
 
     ledger: Ledger
     clock: Clock
     by: str
     given: Limits
+    windows: Callable[[float], Sequence[WindowStanding]]
     is_gone: IsGone
 
     def pause(self, reason: str) -> GoverningFacts:
@@ -58,7 +61,10 @@ class Tuning:
 
     def facts(self) -> GoverningFacts:
         """What is set and given, and what the newest run is allowed."""
-        return read_governing(self.ledger, now_s=self.clock.now_s(), is_gone=self.is_gone, given=self.given)
+        now_s = self.clock.now_s()
+        return read_governing(
+            self.ledger, now_s=now_s, is_gone=self.is_gone, given=self.given, windows=self.windows(now_s)
+        )
 
     def _say(self, severity: Severity, message: str) -> None:
         event = Event(

@@ -45,6 +45,7 @@ from migrator.domain.speed_up import SpeedUp, SpeedUpSum, UserSpeedUps
 from migrator.domain.transfer import FileProblem
 from migrator.domain.verification import VerificationRecord
 from migrator.domain.volume_tasks import TaskCounters
+from migrator.domain.windows import WindowStanding
 
 TEXT = (Path(__file__).parents[2] / "docs" / "json.md").read_text()
 TYPES = [
@@ -76,6 +77,8 @@ TYPES = [
     governing.Tuned,
     governing.Limits,
     governing.GovernorRecord,
+    governing.HostLoad,
+    WindowStanding,
     stream_sums.StreamSum,
     Probe,
     ProbeTimes,

@@ -76,6 +76,7 @@ def test_what_is_set_is_shown_kept_and_put_back(planned: Site) -> None:
     assert asked(site, "tune", "--reset", "--jobs", "3")["controls"]["tuned"]["limits"]["max_load"] is None
     shown = site.call("tune")
     assert "streams on each host" in shown.stdout
+    assert "There are no windows" in shown.stdout
     assert "Tuned by" in shown.stdout
     assert asked(site, "tune", "--reset")["controls"]["tuned"] is None
     with open_ledger(site.directory / "state" / "ledger.db", read_only=True) as ledger:
@@ -123,6 +124,13 @@ def test_a_run_outside_of_its_windows_waits_and_ends_when_it_is_asked_to(planned
         governor = asked(site, "status")["governing"]["governor"]
         assert (governor["gate"], governor["bound"], governor["streams"]) == ("outside-windows", "windows", 0)
         assert time.localtime(governor["until_s"])[:5] == at_s[:5]
+        (window,) = asked(site, "tune")["windows"]
+        assert (window["when"], window["holds"]) == (f"{start}-{end}", False)
+        assert window["changes_at_s"] == governor["until_s"]
+        shown = site.call("tune").stdout
+        assert f"begins {window['changes']}" in shown
+        assert f"no chunk is begun before {window['changes']}" in " ".join(shown.split())
+        assert f'migrator_window_holds{{window="{start}-{end}"}} 0' in site.call("metrics").stdout
         run.terminate()
         _, said = run.communicate(timeout=DEADLINE_S)
         assert run.returncode == 130

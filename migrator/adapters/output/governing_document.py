@@ -6,11 +6,12 @@ from migrator.adapters.output.document import Block, Document, Section, clean, f
 from migrator.adapters.output.wording import NONE, when
 from migrator.domain.governing import Gate, GoverningFacts, GovernorRecord, Limits
 from migrator.domain.units import format_rate, several
+from migrator.domain.windows import WindowStanding
 
 
 def governing_document(governing: GoverningFacts) -> Document:
     """The answer to `tune`, `pause` and `resume`."""
-    blocks = (*governing_blocks(governing), *_limits(governing))
+    blocks = (*governing_blocks(governing), *_limits(governing), *_windows(governing))
     return Document(title="Limits", subtitle="", sections=(Section(title="What is in force", blocks=blocks),))
 
 
@@ -26,7 +27,8 @@ def governing_blocks(governing: GoverningFacts) -> Iterator[Block]:
         elif hold is None:
             yield paragraph("It was paused; the run goes on within seconds.")
         if record.gate is Gate.OPEN and len(record.hosts) > 1:
-            yield facts([(clean(host), several(streams, "stream")) for host, streams in record.hosts])
+            loads = {one.host: one.load for one in governing.loads}
+            yield facts([(clean(host), _on_host(streams, loads.get(host))) for host, streams in record.hosts])
     if tuned is not None:
         yield paragraph(f"Tuned by {clean(tuned.by)} since {when(tuned.since_s)}.")
 
@@ -55,6 +57,35 @@ def _limits(governing: GoverningFacts) -> Iterator[Block]:
         ("load of a host", _number(given.max_load), _number(tuned.max_load)),
     ]
     yield table("", [text("limit"), text("site.toml"), text("tuned")], rows)
+
+
+def _windows(governing: GoverningFacts) -> Iterator[Block]:
+    """Which windows hold, and when the next begins."""
+    if governing.windows is None:
+        return
+    if not governing.windows:
+        yield paragraph("There are no windows: chunks may be begun at any time.")
+        return
+    columns = [text("window"), text("streams on each host"), text("all streams together"), text("now")]
+    rows = [
+        (window.when, _number(window.jobs), _rate(window.bwlimit_bytes_per_s), _standing(window))
+        for window in governing.windows
+    ]
+    yield table("Windows", columns, rows)
+    if not any(window.holds for window in governing.windows):
+        begins = [(one.changes_at_s, one.changes) for one in governing.windows if one.changes_at_s is not None]
+        if begins:
+            yield paragraph(f"Outside of all windows: no chunk is begun before {min(begins)[1]}.")
+
+
+def _standing(window: WindowStanding) -> str:
+    if window.changes_at_s is None:
+        return "holds at all times" if window.holds else "never holds"
+    return f"{'holds until' if window.holds else 'begins'} {window.changes}"
+
+
+def _on_host(streams: int, load: float | None) -> str:
+    return several(streams, "stream") + ("" if load is None else f", load {load:.1f}")
 
 
 def _number(number: float | None) -> str:

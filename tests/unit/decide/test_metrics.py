@@ -9,12 +9,13 @@ from migrator.decide.metric_moves import frozen_since_s
 from migrator.decide.metric_values import Values
 from migrator.decide.metrics import families
 from migrator.domain.cutover import ROLLBACK_STATES, UNDER_WAY_STATES, CutoverRecord, CutoverState
-from migrator.domain.governing import Bound, Controls, Gate, GoverningFacts, GovernorRecord, Hold
+from migrator.domain.governing import Bound, Controls, Gate, GoverningFacts, GovernorRecord, Hold, HostLoad
 from migrator.domain.metric_catalogue import CATALOGUE
 from migrator.domain.metrics import MetricFacts, MetricFamily, MetricKind, MetricSums, StreamCount
 from migrator.domain.probe import Probe, ProbeSide
 from migrator.domain.report import RunFacts, RunLife, StatusFacts
 from migrator.domain.tree import UserTree
+from migrator.domain.windows import WindowStanding
 from tests.unit.output.facts import report
 
 GOVERNOR = GovernorRecord(
@@ -24,9 +25,10 @@ GOVERNOR = GovernorRecord(
     bound=Bound.LATENCY,
     streams=3,
     most=8,
-    hosts=(),
+    hosts=(("gl1", 2), ("localhost", 1)),
     bwlimit_bytes_per_s=None,
     reason="",
+    max_latency_s=0.05,
 )
 STREAMS = MetricSums(
     streams=(
@@ -85,6 +87,32 @@ def test_what_a_killed_run_left_is_not_at_work(life: RunLife, there: bool) -> No
     assert values(found, "streams") == ({("gl1", "brick"): 4.0, ("gl1", "mount"): 1.0} if there else {})
     assert values(found, "allowed_streams") == ({(): 3.0} if there else {})
     assert values(found, "governor_bound") == ({("latency",): 1.0} if there else {})
+
+
+def standing(when: str, *, holds: bool, changes_at_s: float | None) -> WindowStanding:
+    return WindowStanding(
+        when=when, jobs=None, bwlimit_bytes_per_s=None, holds=holds, changes_at_s=changes_at_s, changes=""
+    )
+
+
+def test_limits_and_loads_are_told_while_a_run_is_at_work_and_windows_always() -> None:
+    nights = standing("Mon-Fri 19:00-07:00", holds=True, changes_at_s=500.0)
+    governing = GoverningFacts(
+        governor=GOVERNOR,
+        windows=(nights, standing("00:00-24:00", holds=True, changes_at_s=None), nights),
+        loads=(HostLoad(host="gl1", at_s=90.0, load=3.5),),
+    )
+    for life, there in ((RunLife.AT_WORK, True), (RunLife.ENDED, False)):
+        found = families(replace(facts(runs=[run(life)]), governing=governing))
+        assert values(found, "host_allowed_streams") == ({("gl1",): 2.0, ("localhost",): 1.0} if there else {})
+        assert values(found, "probe_latency_limit_seconds") == ({(): 0.05} if there else {})
+        assert values(found, "host_load") == ({("gl1",): 3.5} if there else {})
+        assert values(found, "host_load_limit") == values(found, "bandwidth_limit_bytes_per_second") == {}
+        assert values(found, "window_holds") == {("Mon-Fri 19:00-07:00",): 1.0, ("00:00-24:00",): 1.0}
+        assert values(found, "window_change_timestamp_seconds") == {("Mon-Fri 19:00-07:00",): 500.0}
+        # Two samples with the same labels, and Prometheus takes none of all metrics.
+        (holds,) = [family for family in found if family.name == "migrator_window_holds"]
+        assert len(holds.samples) == 2
 
 
 def test_the_life_of_a_run_is_one_of_all() -> None:
