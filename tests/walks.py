@@ -30,6 +30,7 @@ class Walked:
     rows: dict[bytes, dict[str, Any]] = field(default_factory=dict)
     failed: list[ScanProblem] = field(default_factory=list)
     ask: list[ScanProblem] = field(default_factory=list)
+    strange: list[ScanProblem] = field(default_factory=list)
     end: BrickTotals | None = None
     blocks: list[int] = field(default_factory=list)
 
@@ -98,9 +99,10 @@ def run_walk(
                     assert (row["type"] == "directory") == (frame.kind is FrameKind.DIRECTORIES)
                     walked.rows[row["path"]] = row
             case FrameKind.PROBLEMS:
-                failed, ask = decode_problems(frame.payload)
+                failed, ask, strange = decode_problems(frame.payload)
                 walked.failed += failed
                 walked.ask += ask
+                walked.strange += strange
             case FrameKind.END:
                 walked.end = decode_end(frame.payload)
     reader.finish()

@@ -5,7 +5,9 @@ findings that an admin should know although it is. Pure.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from migrator.decide.strange_files import strange_sentences
 from migrator.domain.paths import show
+from migrator.domain.scan import StrangeFiles
 from migrator.domain.units import several
 
 _EXAMPLES = 3
@@ -37,12 +39,13 @@ def judge_bricks(
     migrating: int,
     filling: int,
     vanished: int,
+    strange: Sequence[StrangeFiles],
     limit: int,
 ) -> BrickDoubts:
     """Judge it. In a volume whose files lie still nothing is doubled, filled or migrated.
 
     A directory that some brick lacks is none of these: every file was seen all the same, but the mount may show fewer.
-    What differs between the copies of a directory, and what vanished, was asked of the mount, so far as `limit` goes.
+    What was put there past Gluster is not on the volume, so no file of it is missed. What differs between the copies of a directory, and what vanished, was asked of the mount, so far as `limit` goes.
     """
     doubts = [
         *_sentence(doubled_paths, "path was", "paths were", "found more than once"),
@@ -68,6 +71,7 @@ def judge_bricks(
         findings.append(
             f"{several(vanished, 'path', 'paths')} vanished while the bricks were read: removed or renamed by users"
         )
+    findings += strange_sentences(strange)
     return BrickDoubts(doubts=tuple(doubts), findings=tuple(findings))
 
 

@@ -37,19 +37,24 @@ def audit_of(walks: Sequence[BrickAudit], *, started_at_s: float) -> AuditSeen:
     A walk passes over what a brick keeps when it is drained: directories, link-to files (their mode and their attribute
     both say so), and Gluster's own. What it lists is left. A link-to file that has content is about to be data, and one whose
     mode says otherwise may be: both are not sure. Nothing changes on a brick that is drained, so a file that vanished under
-    the walk makes it not whole.
+    the walk makes it not whole. A drain is of one subvolume, whose bricks hold the same names: a leftover counts once.
     """
     reasons = tuple(_reasons(walks))
-    examples = [path for walk in walks for path in (*walk.left, *walk.may_be_data)]
+    examples = list(dict.fromkeys(path for walk in walks for path in (*walk.left, *walk.may_be_data)))
     return AuditSeen(
         started_at_s=started_at_s,
         whole=not reasons,
-        left=sum(max(walk.arrived, walk.listed) - walk.explained for walk in walks),
-        unsure=sum(walk.unsure - walk.explained_unsure for walk in walks),
+        left=_most([max(walk.arrived, walk.listed) - walk.explained for walk in walks], [walk.left for walk in walks]),
+        unsure=_most([walk.unsure - walk.explained_unsure for walk in walks], [walk.may_be_data for walk in walks]),
         examples=tuple(examples[:MOST_EXAMPLES]),
         reasons=reasons,
-        explained=sum(walk.explained + walk.explained_unsure for walk in walks),
+        explained=max((walk.explained + walk.explained_unsure for walk in walks), default=0),
     )
+
+
+def _most(counts: Sequence[int], names: Sequence[Sequence[bytes]]) -> int:
+    """How many there are, each name once: at least as many as on one brick, and as the names that are known."""
+    return max((*counts, len({name for some in names for name in some})), default=0)
 
 
 def _reasons(walks: Sequence[BrickAudit]) -> Iterator[str]:

@@ -17,6 +17,17 @@ class ScanProblem:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StrangeFiles:
+    """What lies on a brick without `trusted.gfid`: it was put there past Gluster, and is not on the volume. `files` counts
+    them (directories too), `paths` are the first.
+    """
+
+    brick: str
+    files: int
+    paths: tuple[bytes, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BrickWalk:
     """The walk of one brick: `rows` are its entries that are no directories, `directories` its own copies of them."""
 
@@ -55,7 +66,8 @@ class CatalogRecord:
     `size_bytes` counts a hard-linked file once per name. `health_fingerprint` is the source's at the start of the scan,
     for one that goes on later; empty where it is not known. `way_reasons` says why the bricks were not read where that
     was asked for; `findings` what an admin should know of the bricks, although the scan may be whole; `bricks` those
-    that were read. These three and `times` are in the catalog alone, not in the ledger.
+    that were read. These three and `times` are in the catalog alone, not in the ledger. `strange` says by brick what was put there
+    past Gluster: it has no row, and nobody may ask the mount for it.
     """
 
     name: str
@@ -79,6 +91,7 @@ class CatalogRecord:
     bricks: tuple[BrickWalk, ...] = ()
     times: ScanTimes = ScanTimes()
     scope: tuple[bytes, ...] = ()
+    strange: tuple[StrangeFiles, ...] = ()
 
     def covers(self, trees: Iterable[bytes]) -> bool:
         """Whether what it does not list of these user trees was not there."""

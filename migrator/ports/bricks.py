@@ -31,7 +31,7 @@ class BrickTotals:
     """What a walk counted itself, to be compared with what arrived.
 
     `migrating` are files that carry the marks of a migration, `filling_links` link-to files that have content already:
-    both mean that files move between bricks.
+    both mean that files move between bricks. `strange` have no gfid: they were put there past Gluster.
     """
 
     rows: int
@@ -41,6 +41,7 @@ class BrickTotals:
     migrating: int = 0
     filling_links: int = 0
     ask_the_mount: int = 0
+    strange: int = 0
 
 
 class BrickListener(Protocol):
@@ -55,8 +56,12 @@ class BrickListener(Protocol):
     async def directories(self, payload: memoryview) -> None:
         """A block of directories, in the same form."""
 
-    async def problems(self, problems: Sequence[ScanProblem], to_ask: Sequence[ScanProblem]) -> None:
-        """What could not be read; and paths without a row that only the mount can tell about, with the reason."""
+    async def problems(
+        self, problems: Sequence[ScanProblem], to_ask: Sequence[ScanProblem], strange: Sequence[ScanProblem]
+    ) -> None:
+        """What could not be read; paths without a row that only the mount can tell about, with the reason; and those that
+        nobody may ask it for, because Gluster has given them no gfid (GlusterFS #3688).
+        """
 
 
 class BrickWalks(Protocol):

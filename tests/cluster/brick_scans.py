@@ -48,8 +48,10 @@ class _Listener:
         await self._happen()
         await self._listener.directories(payload)
 
-    async def problems(self, problems: Sequence[ScanProblem], to_ask: Sequence[ScanProblem]) -> None:
-        await self._listener.problems(problems, to_ask)
+    async def problems(
+        self, problems: Sequence[ScanProblem], to_ask: Sequence[ScanProblem], strange: Sequence[ScanProblem]
+    ) -> None:
+        await self._listener.problems(problems, to_ask, strange)
 
     async def _happen(self) -> None:
         if not self._happened:

@@ -9,11 +9,13 @@ import sys
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from migrator.adapters.bricks import walker_program
+from migrator.adapters.bricks import walker, walker_program
+from migrator.adapters.bricks.walker_frames import ROWS
 from migrator.domain.lab import OddKind
 from migrator.domain.scan import ScanProblem
 from migrator.stages.lab.odd import odd_files
@@ -146,16 +148,51 @@ def test_what_gluster_left_in_the_way_of_data(brick: HandBrick, walk: Walk) -> N
     assert walked.failed == []
 
 
-def test_what_gluster_does_not_know_is_for_the_mount_to_tell(brick: HandBrick, walk: Walk) -> None:
+def test_what_was_put_there_past_gluster_is_strange_and_nobody_is_asked_for_it(brick: HandBrick, walk: Walk) -> None:
     brick.file("directory/known")
     brick.adopt()
     brick.file("directory/unknown")
-    (brick.root / "new").mkdir()
+    brick.file("placed/inside")
+    brick.file("ambiguous", b"", linkto=True)
     brick.file("short")
     os.setxattr(brick.root / "short", GFID, b"too short")
     walked = walk(brick.root)
     assert set(walked.rows) == {b"directory", b"directory/known"}
-    assert {problem.path for problem in walked.ask} == {b"directory/unknown", b"new", b"short"}
+    strange = {b"directory/unknown", b"placed", b"placed/inside", b"ambiguous", b"short"}
+    assert {problem.path for problem in walked.strange} == strange
+    assert (walked.ask, walked.failed) == ([], [])
+    assert walked.end is not None
+    assert (walked.end.strange, walked.end.ask_the_mount, walked.end.problems) == (5, 0, 5)
+
+
+def test_what_gluster_is_just_making_is_waited_for(brick: HandBrick, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As between the two calls by which a brick makes a file: it has its gfid when it is looked at again."""
+    made = brick.file("new")
+    brick.adopt()
+    gfid = os.getxattr(made, GFID)
+    os.removexattr(made, GFID)
+    written: list[int] = []
+    output: Any = SimpleNamespace(write=lambda kind, _payload: written.append(kind))
+    root = os.open(brick.root, os.O_RDONLY | os.O_DIRECTORY)
+    monkeypatch.chdir(brick.root)
+    monkeypatch.setattr("time.sleep", lambda _s: os.setxattr(made, GFID, gfid))
+    try:
+        shares = walker.Shares(
+            root=root,
+            output=output,
+            trees={},
+            ways=None,
+            mounts=set(),
+            times_from_mdata=True,
+            block_rows=10,
+            own=False,
+        )
+        walking = walker.Walker(shares)
+        walking.walk(walker.Task(b"", -1))
+        walking.finish()
+    finally:
+        os.close(root)
+    assert (walking.totals.rows, walking.totals.strange, written) == (1, 0, [ROWS])
 
 
 def test_times_that_cannot_be_told_are_problems(brick: HandBrick, walk: Walk) -> None:
@@ -425,7 +462,7 @@ def test_problems_by_the_thousand_come_all(brick: HandBrick, walk: Walk) -> None
     for number in range(2500):
         (brick.root / f"unknown-{number}").touch()
     walked = walk(brick.root)
-    assert {problem.path for problem in walked.ask} == {b"unknown-%d" % number for number in range(2500)}
+    assert {problem.path for problem in walked.strange} == {b"unknown-%d" % number for number in range(2500)}
     assert walked.end is not None
-    assert walked.end.ask_the_mount == 2500
-    assert isinstance(walked.ask[0], ScanProblem)
+    assert walked.end.strange == 2500
+    assert isinstance(walked.strange[0], ScanProblem)

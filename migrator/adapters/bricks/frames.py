@@ -15,7 +15,7 @@ from migrator.domain.errors import MigratorError
 from migrator.domain.scan import ScanProblem
 from migrator.ports.bricks import BrickHello, BrickTotals
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 
 _MAGIC = 0x57474D31
 _HEAD = struct.Struct("<IIQ")
@@ -25,9 +25,10 @@ _LIMIT_BYTES = 512 * 1024 * 1024
 _HELLO = struct.Struct("<II16s16sQQ")
 _PROBLEM = struct.Struct("<Iiiii")
 _COUNT = struct.Struct("<Q")
-_END = struct.Struct("<9Q")
+_END = struct.Struct("<10Q")
 _UNKNOWN = 0xFFFF_FFFF_FFFF_FFFF
 _HAS_VOLUME_ID, _HAS_ROOT_GFID = 2, 4
+_STRANGE = 2
 
 
 class FrameKind(IntEnum):
@@ -109,15 +110,22 @@ def decode_hello(payload: memoryview) -> BrickHello:
     )
 
 
-def decode_problems(payload: memoryview) -> tuple[tuple[ScanProblem, ...], tuple[ScanProblem, ...]]:
-    """What could not be read, and what has no row because only the mount can tell about it. Raises MigratorError."""
+def decode_problems(
+    payload: memoryview,
+) -> tuple[tuple[ScanProblem, ...], tuple[ScanProblem, ...], tuple[ScanProblem, ...]]:
+    """What could not be read; what has no row because only the mount can tell about it; and what has none because Gluster has
+    given it no gfid. Raises MigratorError.
+    """
     failed: list[ScanProblem] = []
     ask: list[ScanProblem] = []
+    strange: list[ScanProblem] = []
     try:
         (count,) = _COUNT.unpack_from(payload)
         position = _COUNT.size
         for _ in range(count):
             kind, number, *lengths = _PROBLEM.unpack_from(payload, position)
+            if kind > _STRANGE:
+                raise _malformed(f"a problem is of kind {kind}, which is not known")
             position += _PROBLEM.size
             words: list[bytes] = []
             for length in lengths:
@@ -126,7 +134,7 @@ def decode_problems(payload: memoryview) -> tuple[tuple[ScanProblem, ...], tuple
                 words.append(bytes(payload[position : position + length]))
                 position += length
             path, operation, reason = words
-            (ask if kind else failed).append(
+            (failed, ask, strange)[kind].append(
                 ScanProblem(
                     path=path,
                     operation=operation.decode("utf-8", "backslashreplace"),
@@ -138,12 +146,12 @@ def decode_problems(payload: memoryview) -> tuple[tuple[ScanProblem, ...], tuple
         raise _malformed("a problem is cut off") from error
     if position != len(payload):
         raise _malformed("a frame of problems is longer than its problems")
-    return tuple(failed), tuple(ask)
+    return tuple(failed), tuple(ask), tuple(strange)
 
 
 def decode_end(payload: memoryview) -> BrickTotals:
     """The last frame. Raises MigratorError."""
-    rows, directories, _size, problems, vanished, migrating, _links, filling, ask = _unpack(_END, payload)
+    rows, directories, _size, problems, vanished, migrating, _links, filling, ask, strange = _unpack(_END, payload)
     return BrickTotals(
         rows=rows,
         directories=directories,
@@ -152,6 +160,7 @@ def decode_end(payload: memoryview) -> BrickTotals:
         migrating=migrating,
         filling_links=filling,
         ask_the_mount=ask,
+        strange=strange,
     )
 
 

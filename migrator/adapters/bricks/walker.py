@@ -10,6 +10,7 @@ import errno
 import os
 import stat
 import struct
+import time
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
@@ -24,9 +25,11 @@ from migrator.adapters.bricks.walker_attributes import (
     read_carried,
 )
 from migrator.adapters.bricks.walker_frames import (
+    ASK_THE_MOUNT,
     DIRECTORIES,
     DIRECTORY,
     ROWS,
+    STRANGE,
     Output,
     Problems,
     Rows,
@@ -38,9 +41,12 @@ BENCH = b".migrator-bench"
 PROBE = b".migrator-probe"
 ANONYMOUS_PREFIX = b".glusterfs-anonymous-inode-"
 
-TOTALS = struct.Struct("<9Q")
+TOTALS = struct.Struct("<10Q")
 EARLIEST_NS, LATEST_NS = -(2**63), 2**63 - 1
 LOOKS = 3
+NEW_S = 60.0
+MOMENT_S = 0.02
+LOOKS_AT_NEW, PATIENCE = 10, 100
 HELD_DIRECTORIES = 32
 # What a mount shows as the size and blocks of every directory (DHT's fixed values).
 DIRECTORY_SIZE, DIRECTORY_BLOCKS = 4096, 8
@@ -69,6 +75,15 @@ class Changed(Exception):
     """An entry turned into something else between two looks."""
 
 
+class Nameless(Exception):
+    """An entry has no gfid: Gluster gives one right after it has made the entry, and `changed_s` tells whether that may be now."""
+
+    def __init__(self, *, changed_s: float, inner: Task | None) -> None:
+        super().__init__()
+        self.changed_s = changed_s
+        self.inner = inner
+
+
 class Totals:
     """What has been counted, in the order of the last frame."""
 
@@ -82,11 +97,12 @@ class Totals:
         "links",
         "filling_links",
         "ask_the_mount",
+        "strange",
     )
 
     def __init__(self) -> None:
         self.rows = self.directories = self.size_bytes = self.problems = self.vanished = 0
-        self.migrating = self.links = self.filling_links = self.ask_the_mount = 0
+        self.migrating = self.links = self.filling_links = self.ask_the_mount = self.strange = 0
 
     def packed(self) -> bytes:
         """As in the last frame."""
@@ -129,6 +145,7 @@ class Walker:
         self._problems = Problems(shares.output)
         self._held: list[tuple[bytes, int]] = []
         self.totals = Totals()
+        self._patience = PATIENCE
 
     def finish(self) -> None:
         """Write what waits, and close what is open."""
@@ -197,12 +214,21 @@ class Walker:
         path = task.path + b"/" + name if task.path else name
         operation = ["lstat"]
         try:
-            for _ in range(LOOKS):
+            changed = 0
+            for looks in range(1, LOOKS_AT_NEW + LOOKS):
                 try:
-                    return self._look(task, name, path, found, operation)
+                    self._look(task, name, path, found, operation)
+                    return
                 except Changed:
-                    continue
-            self._problem(path, "readlink", 0, "changes its type all the time")
+                    changed += 1
+                    if changed == LOOKS:
+                        self._problem(path, "readlink", 0, "changes its type all the time")
+                        return
+                except Nameless as nameless:
+                    if looks >= LOOKS_AT_NEW or not self._waited(nameless.changed_s):
+                        found += [] if nameless.inner is None else [nameless.inner]
+                        self._strange(path)
+                        return
         except OSError as error:
             self._failed(path, operation[0], error)
 
@@ -221,18 +247,20 @@ class Walker:
         operation[0] = "xattrs"
         listed = list_attributes(name)
         if stat.S_ISREG(facts.st_mode) and LINKTO in listed:
-            data_mode = self._mode_of_data(path, mode, facts.st_size)
+            data_mode = self._mode_of_data(path, mode, facts.st_size, known=GFID in listed)
             if data_mode is None:
                 return
             mode = data_mode
         tree = task.tree
+        inner = None
         if kind == DIRECTORY:
             tree = tree if tree >= 0 else self._trees.get(path, -1)
-            found.append(Task(path, tree))
+            inner = Task(path, tree)
         gfid = attribute(name, GFID) if GFID in listed else None
         if gfid is None or len(gfid) != 16:
-            self._ask(path, "has no trusted.gfid: Gluster does not know it yet")
-            return
+            raise Nameless(changed_s=facts.st_ctime, inner=inner)
+        if inner is not None:
+            found.append(inner)
         ctime_ns, mtime_ns, atime_ns = self._times(name, path, facts, listed)
         digest, largest, kinds, acl_entries = None, 0, 0, 0
         carried = sorted(key for key in listed if is_carried(key))
@@ -259,7 +287,7 @@ class Walker:
         narrow = (facts.st_uid, facts.st_gid, mode, nlink, largest, kinds, acl_entries, tree)
         rows.add((kind, *wide, *narrow, path, gfid, target, digest))
 
-    def _mode_of_data(self, path: bytes, mode: int, size: int) -> int | None:
+    def _mode_of_data(self, path: bytes, mode: int, size: int, *, known: bool) -> int | None:
         """The mode of a file that has the linkto attribute, without Gluster's own bits; None where it is no row."""
         if mode == stat.S_ISVTX:
             self.totals.links += 1
@@ -269,7 +297,10 @@ class Walker:
             self.totals.migrating += 1
             return mode & ~(stat.S_ISGID | stat.S_ISVTX)
         if size == 0:
-            self._ask(path, "empty, with the attribute of a link-to file and the mode of a data file")
+            if known:
+                self._ask(path, "empty, with the attribute of a link-to file and the mode of a data file")
+            else:
+                self._strange(path)
             return None
         return mode
 
@@ -304,7 +335,21 @@ class Walker:
     def _ask(self, path: bytes, reason: str) -> None:
         self.totals.problems += 1
         self.totals.ask_the_mount += 1
-        self._problems.add(path, "ask-the-mount", 0, reason, ask=True)
+        self._problems.add(path, "ask-the-mount", 0, reason, kind=ASK_THE_MOUNT)
+
+    def _strange(self, path: bytes) -> None:
+        """Nobody may ask the mount for its name: a client of GlusterFS 10.3 can hang on that (#3688 there)."""
+        self.totals.problems += 1
+        self.totals.strange += 1
+        self._problems.add(path, "gfid", 0, "has no trusted.gfid: it was put there past Gluster", kind=STRANGE)
+
+    def _waited(self, changed_s: float) -> bool:
+        """Wait a moment where an entry may be so new that it has no gfid yet; False where it is not."""
+        if self._patience == 0 or changed_s < time.time() - NEW_S:
+            return False
+        self._patience -= 1
+        time.sleep(MOMENT_S)
+        return True
 
 
 def target_of(name: bytes) -> bytes:

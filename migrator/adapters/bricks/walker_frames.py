@@ -11,8 +11,10 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 MAGIC = 0x57474D31
-VERSION = 1
+VERSION = 2
 HELLO, ROWS, DIRECTORIES, PROBLEMS, END = 1, 2, 3, 4, 5
+PROBLEM, ASK_THE_MOUNT, STRANGE = 0, 1, 2
+"""What a problem is: not readable, only the mount can tell, or without a gfid."""
 
 BLOCK_ROWS = 16384
 POOL_LIMIT_BYTES = 16 << 20
@@ -133,10 +135,10 @@ class Problems:
         self._output = output
         self._waiting: list[bytes] = []
 
-    def add(self, path: bytes, operation: str, number: int, reason: str, *, ask: bool = False) -> None:
+    def add(self, path: bytes, operation: str, number: int, reason: str, *, kind: int = PROBLEM) -> None:
         """Add one; `number` is the errno, or 0."""
         words = (path, operation.encode(), reason.encode("utf-8", "surrogateescape"))
-        self._waiting.append(struct.pack("<Iiiii", ask, number, *map(len, words)) + b"".join(words))
+        self._waiting.append(struct.pack("<Iiiii", kind, number, *map(len, words)) + b"".join(words))
         if len(self._waiting) == PROBLEMS_LIMIT:
             self.flush()
 

@@ -7,7 +7,7 @@ import msgspec
 from migrator.adapters.durable import write_durably
 from migrator.domain.errors import MigratorError
 from migrator.domain.paths import percent_escape, percent_unescape
-from migrator.domain.scan import BrickWalk, CatalogRecord, ScanTimes
+from migrator.domain.scan import BrickWalk, CatalogRecord, ScanTimes, StrangeFiles
 from migrator.domain.tree import UserTree
 
 _FORMAT = "migrator-catalog/1"
@@ -45,6 +45,12 @@ class _Times(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     finish_s: float = 0.0
 
 
+class _Strange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    brick: str
+    files: int
+    paths: list[str]
+
+
 class _Document(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     format: str
     name: str
@@ -68,6 +74,7 @@ class _Document(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     bricks: list[_BrickWalk] = []
     times: _Times = _Times()
     scope: list[str] = []
+    strange: list[_Strange] = []
 
 
 def write_record(file: Path, record: CatalogRecord, parts: tuple[PartFacts, ...]) -> None:
@@ -95,6 +102,10 @@ def write_record(file: Path, record: CatalogRecord, parts: tuple[PartFacts, ...]
         bricks=[msgspec.convert(walk, _BrickWalk, from_attributes=True) for walk in record.bricks],
         times=msgspec.convert(record.times, _Times, from_attributes=True),
         scope=[percent_escape(tree) for tree in record.scope],
+        strange=[
+            _Strange(brick=one.brick, files=one.files, paths=[percent_escape(path) for path in one.paths])
+            for one in record.strange
+        ],
     )
     write_durably(file, msgspec.json.format(msgspec.json.encode(document), indent=1) + b"\n")
 
@@ -129,5 +140,9 @@ def read_record(file: Path) -> tuple[CatalogRecord, tuple[PartFacts, ...]]:
         bricks=tuple(msgspec.convert(walk, BrickWalk, from_attributes=True) for walk in document.bricks),
         times=msgspec.convert(document.times, ScanTimes, from_attributes=True),
         scope=tuple(percent_unescape(tree) for tree in document.scope),
+        strange=tuple(
+            StrangeFiles(brick=one.brick, files=one.files, paths=tuple(percent_unescape(path) for path in one.paths))
+            for one in document.strange
+        ),
     )
     return record, tuple(document.parts)

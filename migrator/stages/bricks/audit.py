@@ -62,7 +62,7 @@ async def _audit(
         listed=totals.rows,
         unreadable=totals.problems,
         vanished=totals.vanished,
-        unsure=totals.ask_the_mount + totals.filling_links,
+        unsure=totals.ask_the_mount + totals.filling_links + totals.strange,
         explained=listener.explained,
         explained_unsure=listener.explained_unsure,
         arrived=listener.row_count,
@@ -108,9 +108,13 @@ class _Listener:
     async def directories(self, payload: memoryview) -> None:
         """They stay on every brick that was drained."""
 
-    async def problems(self, problems: Sequence[ScanProblem], to_ask: Sequence[ScanProblem]) -> None:
+    async def problems(
+        self, problems: Sequence[ScanProblem], to_ask: Sequence[ScanProblem], strange: Sequence[ScanProblem]
+    ) -> None:
         """What could not be read, and what may be data."""
         self.failed.extend(f"{show(one.path)}: {one.reason}" for one in problems[: MOST_EXAMPLES - len(self.failed)])
         unsure = [one.path for one in to_ask if one.path not in self._explained and not is_probe(one.path)]
         self.explained_unsure += len(to_ask) - len(unsure)
+        # What has no gfid is data of somebody's, and nothing explains it.
+        unsure += [one.path for one in strange]
         self.unsure.extend(unsure[: MOST_EXAMPLES - len(self.unsure)])

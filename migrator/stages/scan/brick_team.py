@@ -22,6 +22,9 @@ _STALLED_S = 3600.0
 _TO_ASK_LIMIT = 100_000
 """Paths for the mount that are kept: far more than are asked, and no more memory than that."""
 
+_STRANGE_KEPT = 1_000
+"""Paths of one brick that are kept for people."""
+
 _Add = Callable[[str, int, memoryview], CatalogTotals]
 
 
@@ -36,6 +39,8 @@ class Walker:
         self.ended_s: float | None = None
         self.failure: str | None = None
         self.totals: BrickTotals | None = None
+        self.strange: list[bytes] = []
+        self.strange_count = 0
         self.greeted = asyncio.Event()
         self._team = team
         self.heard_s = team.clock.monotonic_s()
@@ -63,13 +68,19 @@ class Walker:
         """Directories, into the catalog."""
         await self._write(self._team.writer.add_directories, payload)
 
-    async def problems(self, problems: Sequence[ScanProblem], to_ask: Sequence[ScanProblem]) -> None:
-        """What could not be read, and what the mount is asked later."""
+    async def problems(
+        self, problems: Sequence[ScanProblem], to_ask: Sequence[ScanProblem], strange: Sequence[ScanProblem]
+    ) -> None:
+        """What could not be read, what the mount is asked later, and what nobody may ask it for."""
         self._team.problems += len(problems)
         self._team.writer.note(problems)
         self.heard_s = self._team.clock.monotonic_s()
         room = max(_TO_ASK_LIMIT - len(self._team.to_ask), 0)
         self._team.to_ask.extend(problem.path for problem in to_ask[:room])
+        self.strange_count += len(strange)
+        self.strange.extend(problem.path for problem in strange[: _STRANGE_KEPT - len(self.strange)])
+        # Of these the mount must not be asked, whatever another brick has under the same name.
+        self._team.not_to_ask.update(problem.path for problem in strange)
 
     async def walk(
         self, walks: BrickWalks, trees: Sequence[bytes], *, only_trees: bool, times_from_mdata: bool
@@ -151,6 +162,7 @@ class BrickTeam:
         self.walkers = tuple(Walker(brick, self) for brick in bricks)
         self.problems = 0
         self.to_ask: list[bytes] = []
+        self.not_to_ask: set[bytes] = set()
         self._walks = walks
         self._times_from_mdata = times_from_mdata
         self._writer: BrickCatalogWriter | None = None

@@ -180,20 +180,21 @@ def test_a_stream_that_ends_within_a_frame_is_not_whole(end: int) -> None:
 
 @given(
     st.lists(
-        st.tuples(st.binary(max_size=50), st.text(max_size=9), st.integers(0, 200), st.text(max_size=9), st.booleans()),
+        st.tuples(
+            st.binary(max_size=50), st.text(max_size=9), st.integers(0, 200), st.text(max_size=9), st.integers(0, 2)
+        ),
         min_size=1,
     )
 )
-def test_problems_are_read_as_they_were_written(problems: list[tuple[bytes, str, int, str, bool]]) -> None:
+def test_problems_are_read_as_they_were_written(problems: list[tuple[bytes, str, int, str, int]]) -> None:
     output = Kept()
     waiting = walker_frames.Problems(output)
-    for path, operation, number, reason, ask in problems:
-        waiting.add(path, operation, number, reason, ask=ask)
+    for path, operation, number, reason, kind in problems:
+        waiting.add(path, operation, number, reason, kind=kind)
     waiting.flush()
-    failed, asked = frames.decode_problems(memoryview(output.frames[0][1]))
-    for found, ask in ((failed, False), (asked, True)):
+    for kind, found in enumerate(frames.decode_problems(memoryview(output.frames[0][1]))):
         assert [(one.path, one.operation, one.errno or 0, one.reason) for one in found] == [
-            (path, operation, number, reason) for path, operation, number, reason, asks in problems if asks is ask
+            (path, operation, number, reason) for path, operation, number, reason, one in problems if one == kind
         ]
 
 

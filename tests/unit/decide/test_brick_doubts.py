@@ -14,7 +14,7 @@ def judged(**changes: Any) -> BrickDoubts:
     facts: dict[str, Any] = dict.fromkeys(
         ("doubled_paths", "doubled_files", "conflicting", "differing", "incomplete"), NOTHING
     )
-    facts |= dict.fromkeys(("migrating", "filling", "vanished"), 0)
+    facts |= dict.fromkeys(("migrating", "filling", "vanished"), 0) | {"strange": ()}
     return judge_bricks(**{**facts, "limit": 100, **changes})
 
 

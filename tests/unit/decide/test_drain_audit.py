@@ -36,6 +36,12 @@ def test_a_drain_without_bricks_has_no_audit() -> None:
     assert not audit_of([], started_at_s=5.0).whole
 
 
+def test_the_same_leftover_on_every_brick_of_a_set_is_one() -> None:
+    walks = [walk(brick=f"gl{number}:/b", listed=1, arrived=1, left=(b"a",)) for number in (1, 2, 3)]
+    audit = audit_of(walks, started_at_s=5.0)
+    assert (audit.left, audit.examples, audit.clean) == (1, (b"a",), False)
+
+
 def test_what_is_left_is_counted_over_all_bricks() -> None:
     walks = [
         walk(listed=2, arrived=2, left=(b"a", b"b")),

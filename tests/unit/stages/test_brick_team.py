@@ -27,7 +27,7 @@ async def well(listener: BrickListener) -> BrickTotals:
     await listener.rows(memoryview(b"abc"))
     await listener.directories(memoryview(b"de"))
     problem = ScanProblem(path=b"p", operation="open", errno=13, reason="Permission denied")
-    await listener.problems([problem], [problem])
+    await listener.problems([problem], [problem], [problem])
     return BrickTotals(rows=3, directories=2, problems=2)
 
 

@@ -7,7 +7,7 @@
 #include <sys/uio.h>
 
 #define FRAME_MAGIC 0x57474d31u /* "1MGW" as bytes */
-#define FRAME_VERSION 1u
+#define FRAME_VERSION 2u
 
 enum frame_kind {
     FRAME_HELLO = 1,

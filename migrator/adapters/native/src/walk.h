@@ -18,12 +18,13 @@ struct totals {
     uint64_t rows;
     uint64_t directories;
     uint64_t size_bytes;      /* of regular files */
-    uint64_t problems;        /* with those to be asked of the mount */
+    uint64_t problems;        /* with those to be asked of the mount, and the strange ones */
     uint64_t vanished;        /* listed, and gone when looked at */
     uint64_t migrating;       /* files with the setgid and sticky bits of a migration */
     uint64_t links;           /* link-to files, left out */
     uint64_t filling_links;   /* of these, those that have a size: a migration fills them */
     uint64_t ambiguous;       /* to be asked of the mount */
+    uint64_t strange;         /* without a gfid: put there past Gluster */
 };
 
 /* What all workers share; set once, then only read (but for the queue). */
@@ -66,6 +67,8 @@ struct worker {
     char *listing;
     char *names;
     uint8_t *value;
+    /* So often it waits for Gluster to give a new entry its gfid. */
+    unsigned patience;
 };
 
 int walk_main(int argc, char **argv);
@@ -95,6 +98,10 @@ void worker_problem(struct worker *worker, const struct task *directory, const c
 /* Count an entry that was listed and is gone: a rename may have put another file under its name on another brick, so the
  * mount is asked. */
 void worker_vanished(struct worker *worker, const struct task *directory, const char *name);
+
+/* Keep an entry that has no gfid. Nobody may ask the mount for its name: a client of GlusterFS 10.3 can hang on that (#3688
+ * there, with cluster.lookup-optimize off). */
+void worker_strange(struct worker *worker, const struct task *directory, const char *name);
 
 /* Keep an entry that only the mount can tell about. */
 void worker_ask(struct worker *worker, const struct task *directory, const char *name, const char *reason);

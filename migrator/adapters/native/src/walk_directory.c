@@ -16,6 +16,8 @@
 /* So many directories of one are held back at most; the rest of it is read when these are done, so that what waits
  * does not grow with the widest directory. */
 #define FOUND_LIMIT 512u
+/* So often a worker waits for a gfid at most, whatever lies on the brick. */
+#define PATIENCE 100u
 #define SENTINEL ".migrator-sentinel"
 #define PURGE ".migrator-purge"
 #define BENCH ".migrator-bench"
@@ -49,6 +51,14 @@ void worker_ask(struct worker *worker, const struct task *directory, const char 
     worker->totals.ambiguous++;
     problems_add(&worker->problems, PROBLEM_ASK_THE_MOUNT, directory->path, directory->path_length, name,
                  "ask-the-mount", 0, reason);
+}
+
+void worker_strange(struct worker *worker, const struct task *directory, const char *name)
+{
+    worker->totals.problems++;
+    worker->totals.strange++;
+    problems_add(&worker->problems, PROBLEM_STRANGE, directory->path, directory->path_length, name, "gfid", 0,
+                 "has no trusted.gfid: it was put there past Gluster");
 }
 
 void worker_vanished(struct worker *worker, const struct task *directory, const char *name)
@@ -262,6 +272,7 @@ void worker_run(struct worker *worker)
     worker->listing = allocated(LISTING_BYTES);
     worker->names = allocated(65536);
     worker->value = allocated(65536);
+    worker->patience = PATIENCE;
     struct task *task;
     while ((task = queue_take(&worker->walk->queue, worker->number)) != NULL) {
         ino_t inode = 0;

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <sys/xattr.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "blake2b.h"
@@ -21,6 +22,9 @@
 #define SHORT_VALUE_BYTES 256
 #define CARRIED_LIMIT 32768 /* names have two bytes at least, with their NUL */
 #define TARGET_BYTES 65536
+#define NEW_S 60
+#define LOOKS_AT_NEW 10
+#define MOMENT_NS 20000000
 /* What a mount shows as the size and blocks of every directory (DHT's fixed values). */
 #define DIRECTORY_SIZE 4096
 #define DIRECTORY_BLOCKS 8
@@ -28,7 +32,13 @@
 enum { KIND_USER = 1, KIND_ACL_ACCESS = 2, KIND_ACL_DEFAULT = 4, KIND_CAPABILITY = 8, KIND_SECURITY = 16,
        KIND_TRUSTED = 32 };
 
-enum outcome { DONE, VANISHED, CHANGED };
+enum outcome { DONE, VANISHED, CHANGED, NAMELESS };
+
+/* An entry that has no gfid: Gluster gives one right after it has made the entry, and its ctime tells whether that may be now. */
+struct nameless {
+    bool directory;
+    time_t changed_s;
+};
 
 /* What the list of an entry's attributes says is there. */
 struct listed {
@@ -235,7 +245,11 @@ static bool is_row(struct worker *worker, const struct task *directory, const ch
         row->mode &= ~(int32_t)(S_ISGID | S_ISVTX);
         return true;
     case FILE_IS_AMBIGUOUS:
-        worker_ask(worker, directory, name, "empty, with the attribute of a link-to file and the mode of a data file");
+        if (!listed.gfid)
+            worker_strange(worker, directory, name);
+        else
+            worker_ask(worker, directory, name,
+                       "empty, with the attribute of a link-to file and the mode of a data file");
         return false;
     case FILE_IS_DATA: break;
     }
@@ -251,7 +265,8 @@ static enum outcome failed(struct worker *worker, const struct task *directory, 
     return DONE;
 }
 
-static enum outcome look(struct worker *worker, const struct task *directory, const char *name)
+static enum outcome look(struct worker *worker, const struct task *directory, const char *name,
+                         struct nameless *nameless)
 {
     static _Thread_local char target[TARGET_BYTES];
     struct statx facts;
@@ -279,13 +294,14 @@ static enum outcome look(struct worker *worker, const struct task *directory, co
     if (row.type == TYPE_FILE && !is_row(worker, directory, name, &facts, &row))
         return DONE;
 
-    row.tree = row.type == TYPE_DIRECTORY ? found(worker, directory, name) : directory->tree;
     if (read_gfid(worker, name, gfid) != 0) {
         if (errno != 0)
             return failed(worker, directory, name, "xattrs");
-        worker_ask(worker, directory, name, "has no trusted.gfid: Gluster does not know it yet");
-        return DONE;
+        nameless->directory = row.type == TYPE_DIRECTORY;
+        nameless->changed_s = facts.stx_ctime.tv_sec;
+        return NAMELESS;
     }
+    row.tree = row.type == TYPE_DIRECTORY ? found(worker, directory, name) : directory->tree;
     if (read_times(worker, directory, name, &facts, &row) != 0)
         return failed(worker, directory, name, "xattrs");
     if (listed.carried > 0 && read_carried(worker, name, &row, digest) != 0) {
@@ -319,12 +335,30 @@ static enum outcome look(struct worker *worker, const struct task *directory, co
     return DONE;
 }
 
+/* Wait a moment where an entry may be so new that Gluster has not given it its gfid yet; false where it is not. */
+static bool waited(struct worker *worker, const struct nameless *nameless)
+{
+    const struct timespec moment = {.tv_nsec = MOMENT_NS};
+    if (worker->patience == 0 || nameless->changed_s < time(NULL) - NEW_S)
+        return false;
+    worker->patience--;
+    nanosleep(&moment, NULL);
+    return true;
+}
+
 void entry_read(struct worker *worker, const struct task *directory, const char *name)
 {
     enum outcome outcome = CHANGED;
+    struct nameless nameless;
     for (int looks = 0; outcome == CHANGED && looks < LOOKS; looks++)
-        outcome = look(worker, directory, name);
-    if (outcome == VANISHED)
+        outcome = look(worker, directory, name, &nameless);
+    for (int looks = 1; outcome == NAMELESS && looks < LOOKS_AT_NEW && waited(worker, &nameless); looks++)
+        outcome = look(worker, directory, name, &nameless);
+    if (outcome == NAMELESS) {
+        if (nameless.directory)
+            found(worker, directory, name);
+        worker_strange(worker, directory, name);
+    } else if (outcome == VANISHED)
         worker_vanished(worker, directory, name);
     else if (outcome == CHANGED)
         worker_problem(worker, directory, name, "readlink", 0, "changes its type all the time");

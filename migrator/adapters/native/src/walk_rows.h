@@ -68,7 +68,7 @@ void rows_flush(struct rows *rows);
 /* Give back what rows_start took. */
 void rows_free(struct rows *rows);
 
-enum problem_kind { PROBLEM = 0, PROBLEM_ASK_THE_MOUNT = 1 };
+enum problem_kind { PROBLEM = 0, PROBLEM_ASK_THE_MOUNT = 1, PROBLEM_STRANGE = 2 };
 
 struct problems {
     uint8_t *data;
