@@ -19,7 +19,7 @@ from migrator.domain.transfer import FileProblem, FileProblemKind
 from migrator.domain.tree import UserTree
 from migrator.domain.verification import DigestPolicy, VerificationRecord
 from tests.contracts.plans import small_plan
-from tests.contracts.test_ledger import SITE
+from tests.contracts.records import SITE
 from tests.contracts.test_ledger_cutovers import THERE, do
 
 BEGAN_S = 1_760_000_400.0

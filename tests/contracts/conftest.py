@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from migrator.adapters.ledger.sqlite import SqliteLedger, open_ledger
 from tests.sshd import Sshd, missing_for_sshd, running_sshd
 
 
@@ -16,3 +17,10 @@ def sshd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sshd]:
     directory: Path = tmp_path_factory.mktemp("sshd")
     with running_sshd(directory) as made:
         yield made
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Iterator[SqliteLedger]:
+    """An empty one."""
+    with open_ledger(tmp_path / "ledger.db", create=True) as opened:
+        yield opened

@@ -1,12 +1,9 @@
 """What every ledger does with archives."""
 
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
-from migrator.adapters.ledger.sqlite import open_ledger
 from migrator.domain.archives import ArchiveRecord, ArchiveState, WrittenArchive
 from migrator.domain.errors import LedgerCorrupt
 from migrator.ports.ledger import Ledger
@@ -15,12 +12,6 @@ HOSTILE = b"home/\xff\nnew"
 WRITTEN = WrittenArchive(
     members=7, content_bytes=2**50, archive_bytes=2**40, index_bytes=12, archive_digest="aa", index_digest="bb"
 )
-
-
-@pytest.fixture
-def ledger(tmp_path: Path) -> Iterator[Ledger]:
-    with open_ledger(tmp_path / "ledger.db", create=True) as made:
-        yield made
 
 
 def add(ledger: Ledger, number: int, *, tree: bytes = HOSTILE, plan: str = "p", batch: int = 1) -> ArchiveRecord:

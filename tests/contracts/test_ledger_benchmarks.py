@@ -1,12 +1,10 @@
 """The ledger's benchmarks."""
 
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
-from migrator.adapters.ledger.sqlite import SqliteLedger, open_ledger
+from migrator.adapters.ledger.sqlite import SqliteLedger
 from migrator.domain.benchmark import (
     Background,
     BenchmarkRecord,
@@ -35,12 +33,6 @@ MEASUREMENT = Measurement(
     cold=False,
     skew_s=0.01,
 )
-
-
-@pytest.fixture
-def ledger(tmp_path: Path) -> Iterator[SqliteLedger]:
-    with open_ledger(tmp_path / "ledger.db", create=True) as opened:
-        yield opened
 
 
 def begin(ledger: SqliteLedger) -> BenchmarkRecord:

@@ -1,22 +1,11 @@
 """The ledger's knowledge of how full both sides were, and the sums that reports ask for."""
 
-from collections.abc import Iterator
-from pathlib import Path
-
-import pytest
-
-from migrator.adapters.ledger.sqlite import SqliteLedger, open_ledger
+from migrator.adapters.ledger.sqlite import SqliteLedger
 from migrator.domain.capacity import CapacitySample, Side
 from migrator.domain.events import Event, EventKind, Severity
 from migrator.domain.states import PassKind
 from migrator.domain.transfer import Sample
 from tests.contracts.plans import small_plan
-
-
-@pytest.fixture
-def ledger(tmp_path: Path) -> Iterator[SqliteLedger]:
-    with open_ledger(tmp_path / "ledger.db", create=True) as opened:
-        yield opened
 
 
 def sample(side: Side, at_s: float, free_bytes: int, free_inodes: int | None = None) -> CapacitySample:

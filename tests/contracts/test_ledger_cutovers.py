@@ -1,12 +1,9 @@
 """What every ledger does with cutovers and their steps."""
 
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
-from migrator.adapters.ledger.sqlite import open_ledger
 from migrator.domain.cutover import (
     CUTOVER_TRANSITIONS,
     NO_NOTES,
@@ -50,12 +47,6 @@ REVERT = (CutoverStep.REVERT, CutoverState.REVERTING, CutoverState.REVERTED)
 ROLLBACK_REVERT = (CutoverStep.ROLLBACK_REVERT, CutoverState.ROLLBACK_REVERTING, CutoverState.THAWED)
 
 Move = tuple[CutoverStep, CutoverState, CutoverState]
-
-
-@pytest.fixture
-def ledger(tmp_path: Path) -> Iterator[Ledger]:
-    with open_ledger(tmp_path / "ledger.db", create=True) as made:
-        yield made
 
 
 def plan(ledger: Ledger, *, name: str = "p", batch: int = 1, tree: UserTree = TREE, at_s: float = 1.0) -> CutoverRecord:

@@ -1,13 +1,12 @@
 """What every ledger does with several passes over one batch."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from migrator.adapters.ledger.sqlite import open_ledger
+from migrator.adapters.ledger.sqlite import SqliteLedger
 from migrator.domain.changes import ChangeKind, Changes, ChangeTally, TreeChanges
 from migrator.domain.errors import LedgerCorrupt
 from migrator.domain.plan import Chunk
@@ -46,20 +45,11 @@ CHANGES = Changes(
 )
 
 
-def _sqlite(directory: Path) -> Ledger:
-    return open_ledger(directory / "ledger.db", create=True)
-
-
-@pytest.fixture(params=[_sqlite], ids=["sqlite"])
-def ledger(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Ledger]:
-    make: Callable[[Path], Ledger] = request.param
-    made = make(tmp_path)
+@pytest.fixture
+def ledger(ledger: SqliteLedger) -> SqliteLedger:
     trees = (UserTree(path=ALICE, user="alice"), UserTree(path=b"home/bob", user="bob"))
-    made.plans.record(small_plan(trees=trees), path="plans/plan.json", checksum="c")
-    yield made
-    close = getattr(made, "close", None)
-    if close is not None:
-        close()
+    ledger.plans.record(small_plan(trees=trees), path="plans/plan.json", checksum="c")
+    return ledger
 
 
 def files(*numbers: int, kind: ChunkKind = ChunkKind.FILES) -> list[Chunk]:

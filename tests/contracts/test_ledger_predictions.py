@@ -1,12 +1,9 @@
 """What every ledger does with what was predicted after passes."""
 
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
-from migrator.adapters.ledger.sqlite import open_ledger
 from migrator.domain.convergence import ConvergenceRecord, Outcome, Prediction, TreeChurn
 from migrator.domain.states import PassKind
 from migrator.ports.ledger import Ledger
@@ -20,12 +17,6 @@ PREDICTION = Prediction(
     churn_bytes_per_h=2.0**50,
     trees=tuple(TreeChurn(tree=name, files_per_h=0.1, bytes_per_h=2.0**40) for name in HOSTILE),
 )
-
-
-@pytest.fixture
-def ledger(tmp_path: Path) -> Iterator[Ledger]:
-    with open_ledger(tmp_path / "ledger.db", create=True) as made:
-        yield made
 
 
 def pass_of(ledger: Ledger, *, plan: str = "p", batch: int = 1) -> int:

@@ -1,22 +1,12 @@
 """What every ledger does with attempts to retire volumes."""
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
-from migrator.adapters.ledger.sqlite import open_ledger
 from migrator.domain.errors import LedgerCorrupt
 from migrator.domain.retirement import RETIREMENT_TRANSITIONS, RetirementRecord, RetirementState
 from migrator.ports.ledger import Ledger
 
 S = RetirementState
-
-
-@pytest.fixture
-def ledger(tmp_path: Path) -> Iterator[Ledger]:
-    with open_ledger(tmp_path / "ledger.db", create=True) as made:
-        yield made
 
 
 def intend(ledger: Ledger, *, volume_id: str = "v", catalog: str = "c", at_s: float = 1.0) -> RetirementRecord:

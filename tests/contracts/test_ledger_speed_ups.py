@@ -1,12 +1,8 @@
 """What the ledger keeps of measurements in users' trees."""
 
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
-import pytest
-
-from migrator.adapters.ledger.sqlite import SqliteLedger, open_ledger
+from migrator.adapters.ledger.sqlite import SqliteLedger
 from migrator.domain.capacity import Side
 from migrator.domain.cutover import CutoverRecord, CutoverState
 from migrator.domain.speed_up import TreeMeasurement, TreeTest
@@ -18,12 +14,6 @@ ONE = TreeMeasurement(
     side=Side.SOURCE, run=1, test=TreeTest.READ, at_s=10.0, seconds=1.5, amount=7, complete=True, cold=False
 )
 TWO = replace(ONE, side=Side.TARGET, at_s=20.0, test=TreeTest.LIST, cold=None, complete=False, failure="went away")
-
-
-@pytest.fixture
-def ledger(tmp_path: Path) -> Iterator[SqliteLedger]:
-    with open_ledger(tmp_path / "ledger.db", create=True) as opened:
-        yield opened
 
 
 def begin(ledger: SqliteLedger, at_s: float = 1.0) -> CutoverRecord:

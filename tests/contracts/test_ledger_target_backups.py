@@ -1,20 +1,8 @@
 """The ledger's knowledge of backups of the target."""
 
-from collections.abc import Iterator
-from pathlib import Path
-
-import pytest
-
-from migrator.adapters.ledger.sqlite import open_ledger
 from migrator.ports.ledger import Ledger
 
 ALICE, BOB = b"home/alice", b"home/bob"
-
-
-@pytest.fixture
-def ledger(tmp_path: Path) -> Iterator[Ledger]:
-    with open_ledger(tmp_path / "ledger.db", create=True) as opened:
-        yield opened
 
 
 def test_the_newest_backup_of_a_tree_counts(ledger: Ledger) -> None:

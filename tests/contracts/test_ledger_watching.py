@@ -6,9 +6,7 @@ from migrator.domain.events import Event, EventKind, Severity
 from migrator.domain.states import ChunkKind, PassKind
 from migrator.domain.transfer import Sample
 from migrator.ports.watching import WatchableLedger
-from tests.contracts.test_ledger import attempt, begin, end, files, ledger, waiting
-
-__all__ = ["ledger"]
+from tests.contracts.records import attempt, begin, end, files, waiting
 
 FULL_S = 1e9
 

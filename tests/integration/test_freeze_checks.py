@@ -12,7 +12,7 @@ from migrator.domain.states import PassKind, PassState
 from migrator.domain.verification import DigestPolicy, VerificationRecord
 from migrator.stages.run.freeze_check import check_of_trees
 from tests.contracts.plans import small_plan
-from tests.contracts.test_ledger import SITE
+from tests.contracts.records import SITE
 
 PLAN = small_plan()
 TREE = PLAN.batches[0].trees[0].path

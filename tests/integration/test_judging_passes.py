@@ -21,7 +21,7 @@ from migrator.ports.passes import PassRecord
 from migrator.stages.run.convergence import judge_passes
 from migrator.stages.status import read_status
 from tests.contracts.plans import small_plan
-from tests.contracts.test_ledger import SITE
+from tests.contracts.records import SITE
 
 T0_S = 1_763_600_000.0
 TREE = small_plan().batches[0].trees[0].path

@@ -19,7 +19,7 @@ from migrator.domain.tree import UserTree
 from migrator.stages.report import read_report
 from migrator.stages.status import read_status
 from tests.contracts.plans import small_plan
-from tests.contracts.test_ledger import SITE
+from tests.contracts.records import SITE
 
 T0_S = 1_763_600_000.0
 S, Step = CutoverState, CutoverStep

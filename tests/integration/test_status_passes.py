@@ -17,7 +17,7 @@ from migrator.domain.states import BatchState, ChunkKind, ChunkState, PassKind, 
 from migrator.domain.transfer import FileProblem, FileProblemKind, ProcessIdentity, StreamCounters
 from migrator.stages.status import read_status
 from tests.contracts.plans import small_plan
-from tests.contracts.test_ledger import SITE
+from tests.contracts.records import SITE
 
 T0_S = 1_763_600_000.0
 TREE = small_plan().batches[0].trees[0].path

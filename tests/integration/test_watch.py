@@ -11,7 +11,7 @@ from migrator.domain.events import Event, EventKind, Severity
 from migrator.domain.states import PassKind
 from migrator.domain.transfer import Sample
 from migrator.stages.watch import pause_s, read_watch
-from tests.contracts.test_ledger import SITE, files
+from tests.contracts.records import SITE, files
 from tests.integration.test_status import T0_S
 
 
