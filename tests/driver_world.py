@@ -30,7 +30,8 @@ from migrator.stages.run.context import HealthNow, Invocation, PassUnderWay, Wor
 from migrator.stages.run.drive import run_driver_step
 from migrator.stages.run.shared_call import SharedCall
 from tests.contracts.plans import small_plan
-from tests.fakes import IDENTITY, FakeChunkLists, FakeProgress, inline
+from tests.fake_filesystem import IDENTITY
+from tests.fakes import FakeChunkLists, FakeProgress, inline
 from tests.snapshots import names_of
 from tests.streams import Ran, Streams, engine_of
 

@@ -17,7 +17,8 @@ from migrator.ports.move_lists import WrittenMoves
 from migrator.ports.target_moves import TargetMoves
 from migrator.stages.run.context import HealthNow
 from migrator.stages.run.moving import Moved, MovingWorld, apply_moves
-from tests.fakes import FakeFileSystem, inline
+from tests.fake_filesystem import FakeFileSystem
+from tests.fakes import inline
 
 TREE = b"home/alice"
 PLACE = trash_place(1_700_000_000, 1, "delta", 1)

@@ -25,21 +25,10 @@ from migrator.stages.run import run_batches
 from migrator.stages.run.governor import Governing
 from migrator.stages.run.lanes import LaneSet
 from tests.contracts.plans import small_plan
-from tests.fakes import (
-    IDENTITY,
-    Death,
-    Dying,
-    FakeChunkLists,
-    FakeDocuments,
-    FakeFileSystem,
-    FakeLane,
-    FakeLocks,
-    FakeProgress,
-    FakeRunFiles,
-    FakeStreams,
-    VirtualClock,
-    inline,
-)
+from tests.deaths import Death, Dying
+from tests.fake_filesystem import IDENTITY, FakeFileSystem
+from tests.fake_streams import FakeLane, FakeStreams
+from tests.fakes import FakeChunkLists, FakeDocuments, FakeLocks, FakeProgress, FakeRunFiles, VirtualClock, inline
 
 P = ParamSpec("P")
 ALICE, BOB = b"home/alice", b"home/bob"

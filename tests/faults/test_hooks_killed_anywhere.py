@@ -14,7 +14,8 @@ from migrator.domain.hooks import Hook, HookCall, HookEvent, HookResult, HooksFo
 from migrator.domain.run import RunStopped
 from migrator.stages.run import run_batches
 from tests import run_world
-from tests.fakes import Death, Fault, Killed
+from tests.deaths import Death, Killed
+from tests.fake_streams import Fault
 from tests.run_world import ALICE, World, in_loop, small_world
 
 STEPS = (HookStep.BATCH, HookStep.PASS)

@@ -9,7 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from migrator.domain.states import BatchState, ChunkKind, ChunkState
-from tests.fakes import Death, Fault, Killed
+from tests.deaths import Death, Killed
+from tests.fake_streams import Fault
 from tests.run_world import ALICE, BOB, LIST, World, listed, small_world
 
 BAD = ALICE + b"/sub/f01"

@@ -32,7 +32,8 @@ from migrator.stages.bricks.add import add_bricks
 from migrator.stages.bricks.add_context import AdditionWorld
 from migrator.stages.bricks.lookups import LOOKUP_OPTION
 from migrator.stages.status import read_status
-from tests.fakes import IDENTITY, FakeLocks, FakeProgress, FakeRunFiles, VirtualClock, inline
+from tests.fake_filesystem import IDENTITY
+from tests.fakes import FakeLocks, FakeProgress, FakeRunFiles, VirtualClock, inline
 from tests.unit.decide.addition_world import NEW as ADDED
 from tests.unit.decide.addition_world import World
 

@@ -44,7 +44,8 @@ from migrator.ports.ledger import SiteRecord
 from migrator.stages.bricks.retire import retire_volume
 from migrator.stages.bricks.retire_context import RetirementWorld, WriteList
 from tests.cli_site import Site as PosixSite
-from tests.fakes import IDENTITY, FakeFileSystem, FakeLocks, FakeProgress, FakeRunFiles, VirtualClock, inline
+from tests.fake_filesystem import IDENTITY, FakeFileSystem
+from tests.fakes import FakeLocks, FakeProgress, FakeRunFiles, VirtualClock, inline
 
 OWN = "10.0.0.1:49151"
 STATE = VolumeState(

@@ -15,7 +15,7 @@ from migrator.domain.transfer import FileProblemKind, StopReason
 from migrator.ports.hosts import HostLost
 from migrator.ports.lanes import BrickLook
 from migrator.ports.streams import BrickRules
-from tests.fakes import FakeLane, FakeStreams, Fault
+from tests.fake_streams import FakeLane, FakeStreams, Fault
 from tests.run_world import ALICE, LIST, World, in_loop, plan_in_ranges, small_world
 
 ONE, TWO = "gl1:/bricks/1", "gl2:/bricks/1"

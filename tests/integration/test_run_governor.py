@@ -22,7 +22,8 @@ from migrator.ports.lanes import BrickLook
 from migrator.ports.processes import Command, Completed
 from migrator.ports.streams import ChunkWork, StreamView
 from migrator.stages.run.governor import Governing
-from tests.fakes import FakeLane, FakeStreams, VirtualClock
+from tests.fake_streams import FakeLane, FakeStreams
+from tests.fakes import VirtualClock
 from tests.run_world import World, in_loop, small_world
 
 BEGIN_S = 1_700_000_000.0 + 1000.0

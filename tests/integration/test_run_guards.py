@@ -8,7 +8,8 @@ from migrator.domain.errors import Refused, UsageError
 from migrator.domain.run import RunStopped
 from migrator.domain.states import BatchState, PassState
 from migrator.domain.transfer import StopReason
-from tests.fakes import Fault, read_only
+from tests.fake_filesystem import read_only
+from tests.fake_streams import Fault
 from tests.run_world import ALICE, LIST, World, in_loop
 
 

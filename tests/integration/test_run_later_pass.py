@@ -11,7 +11,7 @@ from migrator.stages.run.lanes import LaneSet
 from migrator.stages.run.pool import run_step
 from migrator.stages.run.routes import Routes
 from migrator.stages.run.shared_call import SharedCall
-from tests.fakes import FakeLane
+from tests.fake_streams import FakeLane
 from tests.run_world import ALICE, LIST, World, in_loop, listed, small_world
 
 DELTA_LIST = "passes/plan/batch-0001-delta-0001.parquet"

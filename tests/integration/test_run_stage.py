@@ -13,7 +13,7 @@ from migrator.domain.progress import RunProgress
 from migrator.domain.run import RunStopped
 from migrator.domain.states import BatchState, ChunkKind, ChunkState, PassKind, PassState
 from migrator.domain.transfer import StopReason
-from tests.fakes import Fault
+from tests.fake_streams import Fault
 from tests.run_world import (
     ALICE,
     BOB,

@@ -24,7 +24,8 @@ from migrator.domain.storage_targets import (
 )
 from migrator.domain.transfer import StopReason
 from migrator.stages.run.context import PassUnderWay
-from tests.fakes import GIB, Fault
+from tests.fake_filesystem import GIB
+from tests.fake_streams import Fault
 from tests.run_world import ALICE, World, in_loop
 
 Change = Callable[[StorageTarget], StorageTarget]

@@ -24,7 +24,9 @@ from migrator.stages.bricks.add import add_bricks
 from migrator.stages.bricks.add_context import AdditionWorld
 from migrator.stages.bricks.lookups import LOOKUP_OPTION
 from migrator.stages.bricks.throttling import THROTTLE_OPTION, ThrottleRules
-from tests.fakes import IDENTITY, FakeLocks, FakeProgress, FakeRunFiles, Killed, VirtualClock, inline
+from tests.deaths import Killed
+from tests.fake_filesystem import IDENTITY
+from tests.fakes import FakeLocks, FakeProgress, FakeRunFiles, VirtualClock, inline
 from tests.unit.decide.addition_world import NEW, ROOM, World
 
 LOOKS = 9

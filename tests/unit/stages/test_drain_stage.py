@@ -39,7 +39,8 @@ from migrator.stages.bricks.drain import drain_bricks, stop_drain
 from migrator.stages.bricks.drain_context import DrainWorld
 from migrator.stages.bricks.lookups import LOOKUP_OPTION
 from tests.contracts.plans import small_plan
-from tests.fakes import Death, FakeLocks, FakeProgress, FakeRunFiles, Killed, VirtualClock, dying, inline
+from tests.deaths import Death, Killed, dying
+from tests.fakes import FakeLocks, FakeProgress, FakeRunFiles, VirtualClock, inline
 from tests.unit.decide.drain_world import LAZY, LEAVING, NORMAL, STAYING, THROTTLE
 from tests.unit.decide.drain_world import World as Volume
 

@@ -13,7 +13,8 @@ from migrator.domain.brick import Brick
 from migrator.domain.entry import EntryType
 from migrator.domain.recovery import ASIDE, COPIES, BrickLeftovers, Leftover, RecoverySummary, VolumeName
 from migrator.stages.bricks.recover import Recovery
-from tests.fakes import Death, Killed, VirtualClock, dying, inline
+from tests.deaths import Death, Killed, dying
+from tests.fakes import VirtualClock, inline
 
 BRICK = Brick(name="gl3:/b", host="gl3", path=b"/b", online=True)
 _numbers = count(1)
