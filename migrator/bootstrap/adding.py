@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from migrator.adapters.bricks.marks import still_strange_on
 from migrator.adapters.bricks.new_places import look_at_new_places
 from migrator.adapters.bricks.places import gluster_versions
 from migrator.adapters.catalog.directory_owners import directory_owners
@@ -58,6 +59,7 @@ async def addition_world(
                 max_latency_s=wiring.site.governor.max_latency_s,
             ),
             probing=probe_world(wiring, ledger),
+            strange=lambda brick, volume_id, paths: still_strange_on(hosts, brick, volume_id, paths),
             put_owners_back=lambda catalog: put_owners_back(
                 wiring.source_root,
                 directory_owners(wiring.site.catalogs_dir, catalog, temp_dir=wiring.temp_dir),

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 
 from migrator.adapters.bricks.leftovers import HostLeftovers
-from migrator.adapters.bricks.marks import marks_on_bricks
+from migrator.adapters.bricks.marks import marks_on_bricks, still_strange_on
 from migrator.adapters.bricks.places import gluster_versions, look_at_places
 from migrator.adapters.catalog.block_paths import paths_of
 from migrator.adapters.catalog.brick_contents import BrickContentFiles
@@ -46,6 +46,9 @@ async def drain_world(
         async def marks(some: Sequence[Brick], volume_id: str) -> tuple[BrickMarks, ...] | None:
             return await marks_on_bricks(hosts, some, volume_id)
 
+        async def strange(brick: Brick, volume_id: str, paths: Sequence[bytes]) -> frozenset[bytes]:
+            return await still_strange_on(hosts, brick, volume_id, paths)
+
         async def places(some: Sequence[Brick], volume_id: str) -> Mapping[str, PlaceSeen]:
             return await look_at_places(hosts, some, volume_id=volume_id)
 
@@ -82,5 +85,6 @@ async def drain_world(
             retain_s=site.cutover.retain_s,
             leftovers=HostLeftovers(hosts),
             marks=marks,
+            strange=strange,
             recovery=MountedVolumeRecovery(source.root),
         )

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from migrator.decide.addition_words import host_of, path_of
 from migrator.decide.gluster_faults import version_problems
+from migrator.decide.strange_files import strange_problems
 from migrator.decide.subvolumes import subvolumes
 from migrator.domain.addition import AdditionRecord
 from migrator.domain.addition_seen import AdditionSeen, Wish
@@ -23,7 +24,12 @@ def before_problems(record: AdditionRecord, seen: AdditionSeen, wish: Wish) -> t
     """Whether these bricks make whole sets that the volume can take."""
     if seen.state is None:
         return ("the state of the volume is not known: see `gluster volume status`",)
-    return (*_sets(record, seen.state), *_foreign(record, seen), *_versions(record, seen.state, seen, wish))
+    return (
+        *_sets(record, seen.state),
+        *_foreign(record, seen),
+        *_versions(record, seen.state, seen, wish),
+        *strange_problems(seen.strange or ()),
+    )
 
 
 def swap_problems(record: AdditionRecord, seen: AdditionSeen, wish: Wish) -> tuple[str, ...]:  # noqa: ARG001 - as the other

@@ -3,8 +3,10 @@
 from collections.abc import Iterator, Sequence
 from typing import assert_never
 
+from migrator.decide.strange_files import REMEDY, strange_words
 from migrator.domain.errors import EXIT_CODE_MEANINGS, ExitCode
 from migrator.domain.report import BatchFacts, Blocker, PlanFacts, RunFacts, RunLife, ScanFacts
+from migrator.domain.scan import StrangeFiles
 from migrator.domain.states import BatchState, ChunkState
 from migrator.domain.units import format_count, format_duration, several
 from migrator.domain.verification import DifferenceKind, VerificationRecord
@@ -20,11 +22,14 @@ def blockers(
     plan: PlanFacts | None,
     batches: Sequence[BatchFacts],
     runs: Sequence[RunFacts],
+    strange: Sequence[StrangeFiles] = (),
 ) -> tuple[Blocker, ...]:
-    """Everything that waits for somebody, in the order of the flow."""
+    """Everything that waits for somebody, in the order of the flow. `strange` is what the newest scan of the bricks found there that
+    was put there past Gluster.
+    """
     if site is None:
         return (Blocker(subject="everything", on="the site is not set up", hint="migrator init"),)
-    found = [*_scan(scan, plan)]
+    found = [*_scan(scan, plan), *_strange(strange)]
     if plan is not None:
         for batch in batches:
             found.extend(_batch(batch))
@@ -48,6 +53,15 @@ def _scan(scan: ScanFacts | None, plan: PlanFacts | None) -> Iterator[Blocker]:
         )
     if plan is None and scan.finished_at_s is not None:
         yield Blocker(subject="run", on="there is no plan", hint="migrator plan")
+
+
+def _strange(found: Sequence[StrangeFiles]) -> Iterator[Blocker]:
+    for one in found:
+        yield Blocker(
+            subject=f"drains and additions: {one.brick}",
+            on=f"{strange_words(one)}, and clients that ask for such a name can hang",
+            hint=f"{REMEDY}; then migrator scan --via bricks",
+        )
 
 
 def _batch(batch: BatchFacts) -> Iterator[Blocker]:

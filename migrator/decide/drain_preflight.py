@@ -12,11 +12,13 @@ from math import ceil
 from migrator.decide.drain_facts import structure_problems
 from migrator.decide.drain_retained import retained_problems
 from migrator.decide.gluster_faults import version_problems
+from migrator.decide.strange_files import strange_problems
 from migrator.decide.subvolumes import subvolumes
 from migrator.domain.brick import Brick, VolumeState
 from migrator.domain.brick_list import BrickRoom
 from migrator.domain.drain_preflight import BrickMarks, DrainFacts
 from migrator.domain.paths import show
+from migrator.domain.scan import StrangeFiles
 from migrator.domain.units import format_size, several
 
 _MARGIN_SHARE = 0.05
@@ -73,6 +75,11 @@ def _problems(facts: DrainFacts) -> Iterator[str]:
     yield from _open_files(facts)
     yield from _linked_symlinks(facts.linked_symlinks)
     yield from _marked(facts.marks)
+    if facts.strange is None:
+        yield (
+            "whether files were put on the bricks that stay past Gluster is not known: run `migrator scan --via bricks`"
+        )
+    yield from strange_problems(facts.strange or ())
     yield from retained_problems(facts.retained, unread_plan=facts.unread_plan, accepted=facts.retained_accepted)
 
 
@@ -212,13 +219,7 @@ def _marked(marks: Sequence[BrickMarks] | None) -> Iterator[str]:
         if one.unseen:
             yield f"{several(one.unseen, 'entry', 'entries')} of {one.brick} cannot be looked at for marks of an earlier drain"
         if one.strange:
-            more = f", and {one.strange - _MARKS_SHOWN:,} more" if one.strange > _MARKS_SHOWN else ""
-            yield (
-                f"{several(one.strange, 'file was', 'files were')} put on {one.brick} past Gluster, without a gfid: "
-                f"{', '.join(show(path) for path in one.strange_examples[:_MARKS_SHOWN])}{more}. No drain moves them, and clients that "
-                "ask for such a name while names are looked for on all bricks, as they are from a drain on, can hang (GlusterFS 10.3). "
-                "Move them off the brick, and copy what is wanted in through the mount"
-            )
+            yield from strange_problems((StrangeFiles(brick=one.brick, files=one.strange, paths=one.strange_examples),))
         if one.files:
             more = f", and {one.files - _MARKS_SHOWN:,} more" if one.files > _MARKS_SHOWN else ""
             host, _, path = one.brick.partition(":")

@@ -1,13 +1,15 @@
 """Whether the two file systems and the state directory are fit for the migration. Pure: from facts to findings."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from migrator.decide.losses import loss_details
 from migrator.decide.site_guards import health_problems, kind_problem, mount_problems
+from migrator.decide.strange_files import REMEDY, strange_words
 from migrator.decide.volume_options import LOOKUP_OPTION, is_on
 from migrator.domain.brick import SourceHealth, VolumeState
 from migrator.domain.finding import Finding, failure, ok, warning
 from migrator.domain.paths import is_beneath, show
+from migrator.domain.scan import StrangeFiles
 from migrator.domain.site import Capacity, MountIdentity, TargetCapabilities
 from migrator.domain.units import GIB, format_count, format_duration, format_size
 
@@ -95,6 +97,18 @@ def check_lookups(state: VolumeState, *, moved: bool) -> list[Finding]:
             f"{LOOKUP_OPTION} is on, and bricks were drained or added: files can be listed and yet not be found by their name",
             f"gluster volume set {state.volume} {LOOKUP_OPTION} off; it stays off, also where bricks were drained by hand",
         )
+    ]
+
+
+def check_strange_files(found: Sequence[StrangeFiles]) -> list[Finding]:
+    """Does anything lie on the bricks that was put there past Gluster? By the newest scan of the bricks."""
+    return [
+        warning(
+            "files without a gfid",
+            f"{strange_words(one)}: clients that ask for such a name can hang while {LOOKUP_OPTION} is off",
+            f"{REMEDY}; then `migrator scan --via bricks`",
+        )
+        for one in found
     ]
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from migrator.domain.addition import AdditionState, AdditionStep, TargetRoom
 from migrator.domain.brick import VolumeState
 from migrator.domain.brick_list import BrickRoom
+from migrator.domain.scan import StrangeFiles
 from migrator.domain.volume_tasks import TaskProgress, VolumeTask
 
 
@@ -52,7 +53,8 @@ class AdditionSeen:
     counters of the newest fix-layout or rebalance. `owners` tells of every brick of every volume of the pool to which
     volume it belongs. `places` tells by brick what lies where it is to be, `rooms` of the bricks of the volume what they
     lie on. `versions` are those of GlusterFS by host, of the volume and of the new bricks. `drains` are bricks of which a drain has not come to rest, `additions` those
-    of other additions that have not. `stalled` says why a task that is in progress does not go on.
+    of other additions that have not. `stalled` says why a task that is in progress does not go on. `strange` was put on bricks of the
+    volume past Gluster (None: no scan has read them).
     """
 
     state: VolumeState | None
@@ -66,6 +68,7 @@ class AdditionSeen:
     additions: tuple[str, ...] = ()
     stalled: str = ""
     target: TargetRoom | None = None
+    strange: tuple[StrangeFiles, ...] | None = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

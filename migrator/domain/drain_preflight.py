@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from migrator.domain.brick import VolumeState
 from migrator.domain.brick_list import BrickRoom
+from migrator.domain.scan import StrangeFiles
 from migrator.domain.volume_tasks import VolumeTask
 
 
@@ -70,7 +71,8 @@ class DrainFacts:
     accepted by name. `linked_symlinks` are symlinks with several names, on the leaving bricks. `drains_elsewhere` names other
     bricks of which a drain has not come to rest. `retained` is what users who work on the target still have there,
     `retained_accepted` that it is moved for nothing, `unread_plan` why the plan in force cannot be read. `marks` are those of
-    earlier drains on the leaving bricks; none are asked for while a drain of its own (`task_of_record`) has left some.
+    earlier drains on the leaving bricks; none are asked for while a drain of its own (`task_of_record`) has left some. `strange` is
+    what was put on the bricks that stay past Gluster.
     """
 
     bricks: tuple[str, ...]
@@ -90,6 +92,7 @@ class DrainFacts:
     retained_accepted: bool = False
     unread_plan: str = ""
     marks: tuple[BrickMarks, ...] | None = ()
+    strange: tuple[StrangeFiles, ...] | None = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

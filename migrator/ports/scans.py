@@ -20,6 +20,9 @@ class ScanRecords(Protocol):
     def latest(self, *, finished: bool = True) -> CatalogRecord | None:
         """The newest scan of the whole source that has ended; with `finished=False` the newest of these."""
 
+    def of_bricks(self) -> CatalogRecord | None:
+        """The newest scan of the whole source that has read the bricks and ended, whole or not."""
+
     def unfinished_of_trees(self) -> Sequence[CatalogRecord]:
         """Scans of some user trees alone that have not ended, oldest first: nothing goes on with them."""
 

@@ -37,6 +37,7 @@ from migrator.domain.report import (
     TreeFacts,
     TreeState,
 )
+from migrator.domain.scan import StrangeFiles
 from migrator.domain.states import PassKind, PassState
 from migrator.domain.units import MINUTE_S
 from migrator.domain.verification import VerificationRecord
@@ -141,7 +142,7 @@ def read_status(
                 at_work=any(run.life is RunLife.AT_WORK and run.verb in _ADDITION_VERBS for run in runs),
                 now_s=now_s,
             ),
-            *blockers(site=name, scan=scan, plan=plan_facts, batches=batches, runs=runs),
+            *blockers(site=name, scan=scan, plan=plan_facts, batches=batches, runs=runs, strange=_strange(ledger)),
         ),
         cutovers=tuple(cutover_facts(record) for record in cutovers),
         probes=tuple(ledger.probes.newest()),
@@ -216,6 +217,11 @@ def _scan(ledger: ReadableLedger) -> ScanFacts | None:
         size_bytes=record.size_bytes,
         problems=record.problems,
     )
+
+
+def _strange(ledger: ReadableLedger) -> tuple[StrangeFiles, ...]:
+    record = ledger.scans.of_bricks()
+    return () if record is None else record.strange
 
 
 def _pass(ledger: ReadableLedger, record: PassRecord) -> PassFacts:

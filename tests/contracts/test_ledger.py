@@ -7,7 +7,7 @@ import pytest
 from migrator.domain.errors import LedgerCorrupt, UsageError
 from migrator.domain.events import Event, EventKind, Severity
 from migrator.domain.reap import ReapRelease
-from migrator.domain.scan import CatalogRecord
+from migrator.domain.scan import CatalogRecord, StrangeFiles
 from migrator.domain.site import TargetCapabilities
 from migrator.domain.states import BatchState
 from migrator.domain.tree import UserTree
@@ -97,6 +97,7 @@ class TestScans:
             problems=4,
             health_fingerprint="f1",
             scope=scope,
+            strange=(StrangeFiles(brick="gl1:/b1", files=3, paths=HOSTILE),),
         )
 
     def test_go_on_until_they_end(self, ledger: Ledger) -> None:
@@ -137,6 +138,7 @@ class TestScans:
         later = ledger.scans.start(catalog="c3", via="mount", at_s=5.0, scope=scope[:1])
         ledger.scans.finish(self.closing(later, "c3", 6.0, scope=scope[:1]))
         ledger.scans.start(catalog="c4", via="bricks", at_s=7.0, scope=scope[:1])
+        assert ledger.scans.of_bricks() is None
         latest = ledger.scans.latest()
         assert latest is not None
         assert latest.name == "c2"
@@ -144,6 +146,15 @@ class TestScans:
         assert ledger.scans.unfinished() is None
         assert [record.name for record in ledger.scans.unfinished_of_trees()] == ["c4"]
         assert [record.scope for record in ledger.scans.all()] == [scope, (), scope[:1], scope[:1]]
+
+    def test_of_the_bricks_are_asked_for_by_themselves(self, ledger: Ledger) -> None:
+        ledger.site.create(SITE)
+        bricks = ledger.scans.start(catalog="c1", via="bricks", at_s=1.0)
+        assert ledger.scans.of_bricks() is None
+        closing = replace(self.closing(bricks, "c1", 2.0), via="bricks")
+        ledger.scans.finish(closing)
+        ledger.scans.finish(self.closing(ledger.scans.start(catalog="c2", via="mount", at_s=3.0), "c2", 4.0))
+        assert ledger.scans.of_bricks() == closing
 
     def test_of_some_trees_do_not_overtake_one_of_the_whole_source(self, ledger: Ledger) -> None:
         ledger.site.create(SITE)

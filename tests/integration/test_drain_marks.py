@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from migrator.adapters.bricks.marks import marks_on_bricks
+from migrator.adapters.bricks.marks import marks_on_bricks, still_strange_on
 from migrator.adapters.executors.local_host import LocalHost
 from migrator.decide.drain_preflight import unmark_command
 from migrator.domain.brick import Brick
@@ -67,6 +67,18 @@ def test_files_that_were_put_there_past_gluster_are_found(made: HandBrick) -> No
     assert found is not None
     (one,) = found
     assert (one.strange, one.strange_examples, one.files, one.unseen) == (1, (b"home/placed",), 2, 0)
+
+
+def test_of_what_a_scan_found_it_is_seen_what_is_left(made: HandBrick) -> None:
+    names = [b"home/placed", b"home/-\xff\n", b"home/deep/gone", b"home/alone", b"nowhere/placed"]
+    for name in names[:2]:
+        with open(os.fsencode(made.root) + b"/" + name, "wb") as file:
+            file.write(b"past Gluster")
+    at = Brick(name="gl1:/b", host="gl1", path=os.fsencode(made.root), online=True)
+    volume_id = str(uuid.UUID(int=made.seed))
+    assert asyncio.run(still_strange_on(OneHost(), at, volume_id, names)) == frozenset(names[:2])
+    # What cannot be looked at counts as left.
+    assert asyncio.run(still_strange_on(OneHost(), at, str(uuid.uuid4()), names)) == frozenset(names)
 
 
 def test_the_command_takes_these_marks_off_and_no_others(made: HandBrick) -> None:

@@ -1,6 +1,8 @@
 """Which hard-linked files of a brick carry the mark of an earlier drain, and which files Gluster does not know; plain Python
 3.9, run on the brick's host. Changes nothing.
 
+Of a question with `paths` these alone are looked at: which of them Gluster does not know.
+
 One question (JSON, names as latin-1) on standard input, the answer in JSON. No symlink is followed.
 """
 
@@ -16,10 +18,34 @@ from typing import Any
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _LINKTO = "trusted.glusterfs.dht.linkto"
 _GFID = "trusted.gfid"
+_GONE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 _MIGRATING = stat.S_ISGID | stat.S_ISVTX
 _EXAMPLES = 20
 _GLUSTERS_OWN_NAMES = 1
 """Each file has one in .glusterfs."""
+
+
+def open_directory(root: int, path: bytes) -> int:
+    """A directory below the root, component by component: a whole path may be too long. The caller closes it."""
+    fd = os.dup(root)
+    for component in path.split(b"/") if path else ():
+        try:
+            deeper = os.open(component, _DIRECTORY, dir_fd=fd)
+        finally:
+            os.close(fd)
+        fd = deeper
+    return fd
+
+
+def has_no_gfid(directory: int, name: bytes) -> bool:
+    """Whether Gluster has not given it an identity: a file that it makes has one before its name in .glusterfs."""
+    try:
+        os.getxattr(b"/proc/self/fd/%d/%s" % (directory, name), _GFID, follow_symlinks=False)
+    except OSError as error:
+        if error.errno != errno.ENODATA:
+            raise
+        return True
+    return False
 
 
 class Marks:
@@ -52,7 +78,7 @@ class Marks:
         }
 
     def _look_into(self, path: bytes) -> list[bytes]:
-        directory = self._open(path)
+        directory = open_directory(self._root, path)
         try:
             if os.fstat(directory).st_dev != self._device:
                 raise OSError(errno.EXDEV, "another file system is mounted there")
@@ -71,22 +97,11 @@ class Marks:
         finally:
             os.close(directory)
 
-    def _open(self, path: bytes) -> int:
-        """Component by component: a whole path may be too long. The caller closes it."""
-        fd = os.dup(self._root)
-        for component in path.split(b"/") if path else ():
-            try:
-                deeper = os.open(component, _DIRECTORY, dir_fd=fd)
-            finally:
-                os.close(fd)
-            fd = deeper
-        return fd
-
     def _take(self, directory: int, name: bytes, path: bytes) -> None:
         try:
             facts = os.stat(name, dir_fd=directory, follow_symlinks=False)
             mode = stat.S_IMODE(facts.st_mode)
-            if facts.st_nlink <= _GLUSTERS_OWN_NAMES and self._is_strange(directory, name):
+            if facts.st_nlink <= _GLUSTERS_OWN_NAMES and has_no_gfid(directory, name):
                 self._strange_files += 1
                 if len(self._strange) < _EXAMPLES:
                     self._strange.append(path.decode("latin-1"))
@@ -103,16 +118,31 @@ class Marks:
         if len(self._examples) < _EXAMPLES:
             self._examples.append(path.decode("latin-1"))
 
-    @staticmethod
-    def _is_strange(directory: int, name: bytes) -> bool:
-        """Whether Gluster has not given it an identity: a file that it makes has one before its name in .glusterfs."""
+
+class Paths:
+    """Which of some paths Gluster does not know still."""
+
+    def __init__(self, root: int) -> None:
+        self._root = root
+
+    def strange(self, paths: list[str]) -> list[str]:
+        """Those that are there, and have no gfid. Raises OSError where one cannot be looked at."""
+        return [path for path in paths if self._is_strange(path.encode("latin-1"))]
+
+    def _is_strange(self, path: bytes) -> bool:
+        above, _, name = path.rpartition(b"/")
         try:
-            os.getxattr(b"/proc/self/fd/%d/%s" % (directory, name), _GFID, follow_symlinks=False)
+            directory = open_directory(self._root, above)
         except OSError as error:
-            if error.errno != errno.ENODATA:
-                raise
-            return True
-        return False
+            if error.errno in _GONE:
+                return False
+            raise
+        try:
+            return has_no_gfid(directory, name)
+        except FileNotFoundError:
+            return False
+        finally:
+            os.close(directory)
 
 
 def main() -> None:
@@ -125,7 +155,10 @@ def main() -> None:
         found = ""
     if found != question["volume_id"].replace("-", ""):
         raise SystemExit("there is no brick of this volume (its file system may not be mounted)")
-    json.dump(Marks(root).run(), sys.stdout)
+    if "paths" in question:
+        json.dump({"strange": Paths(root).strange(question["paths"])}, sys.stdout)
+    else:
+        json.dump(Marks(root).run(), sys.stdout)
 
 
 if __name__ == "__main__":

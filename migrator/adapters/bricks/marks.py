@@ -1,10 +1,11 @@
-"""Marks of earlier drains on bricks: the script runs on each brick's host over its connection."""
+"""Marks of earlier drains on bricks, and files without a gfid: the script runs on each brick's host over its connection."""
 
 import asyncio
 import json
 from collections.abc import Sequence
 from functools import cache
 from importlib import resources
+from typing import Any
 
 from migrator.domain.brick import Brick
 from migrator.domain.drain_preflight import BrickMarks
@@ -35,17 +36,17 @@ async def _seen(hosts: Hosts, brick: Brick, volume_id: str) -> BrickMarks | None
         return None
 
 
+async def still_strange_on(hosts: Hosts, brick: Brick, volume_id: str, paths: Sequence[bytes]) -> frozenset[bytes]:
+    """Those of these paths of a brick that are there and have no gfid; all of them where that cannot be seen."""
+    try:
+        answer = await _answer(hosts, brick, volume_id, {"paths": [path.decode("latin-1") for path in paths]})
+        return frozenset(path.encode("latin-1") for path in answer["strange"])
+    except (MigratorError, OSError, ValueError, KeyError, TypeError):
+        return frozenset(paths)
+
+
 async def _marks(hosts: Hosts, brick: Brick, volume_id: str) -> BrickMarks:
-    host = await hosts.reach(brick.host)
-    python = (await host.identity()).python
-    question = {"root": brick.path.decode("latin-1"), "volume_id": volume_id}
-    command = Command(
-        argv=(python, b"-I", b"-S", b"-c", _script()), stdin=json.dumps(question).encode(), timeout_s=None
-    )
-    completed = await host.processes.run(command)
-    if completed.exit_code != 0:
-        raise ValueError(brick.name)
-    answer = json.loads(completed.stdout)
+    answer = await _answer(hosts, brick, volume_id, {})
     return BrickMarks(
         brick=brick.name,
         files=int(answer["files"]),
@@ -54,3 +55,17 @@ async def _marks(hosts: Hosts, brick: Brick, volume_id: str) -> BrickMarks:
         strange=int(answer["strange"]),
         strange_examples=tuple(name.encode("latin-1") for name in answer["strange_examples"]),
     )
+
+
+async def _answer(hosts: Hosts, brick: Brick, volume_id: str, asked: dict[str, Any]) -> dict[str, Any]:
+    host = await hosts.reach(brick.host)
+    python = (await host.identity()).python
+    question = {"root": brick.path.decode("latin-1"), "volume_id": volume_id, **asked}
+    command = Command(
+        argv=(python, b"-I", b"-S", b"-c", _script()), stdin=json.dumps(question).encode(), timeout_s=None
+    )
+    completed = await host.processes.run(command)
+    if completed.exit_code != 0:
+        raise ValueError(brick.name)
+    answer: dict[str, Any] = json.loads(completed.stdout)
+    return answer

@@ -218,7 +218,6 @@ class Walker:
             for looks in range(1, LOOKS_AT_NEW + LOOKS):
                 try:
                     self._look(task, name, path, found, operation)
-                    return
                 except Changed:
                     changed += 1
                     if changed == LOOKS:
@@ -229,6 +228,8 @@ class Walker:
                         found += [] if nameless.inner is None else [nameless.inner]
                         self._strange(path)
                         return
+                else:
+                    return
         except OSError as error:
             self._failed(path, operation[0], error)
 

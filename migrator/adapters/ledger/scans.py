@@ -7,18 +7,21 @@ from sqlalchemy import Row, func, insert, select, update
 
 from migrator.adapters.ledger import tables
 from migrator.adapters.ledger.codec import (
+    decode,
     decode_paths,
     decode_trees,
     decode_words,
+    encode,
     encode_paths,
     encode_trees,
     encode_words,
 )
 from migrator.adapters.ledger.database import Database
 from migrator.adapters.ledger.transitions import expect_one
-from migrator.domain.scan import CatalogRecord
+from migrator.domain.scan import CatalogRecord, StrangeFiles
 
 _EVERYTHING = encode_paths(())
+_BRICKS = "bricks"
 
 
 class SqliteScans:
@@ -57,6 +60,7 @@ class SqliteScans:
                     size_bytes=0,
                     problems=0,
                     health_fingerprint="",
+                    strange=encode(()),
                 )
                 .returning(tables.scans.c.id)
             ).one()
@@ -84,6 +88,7 @@ class SqliteScans:
                     size_bytes=record.size_bytes,
                     problems=record.problems,
                     health_fingerprint=record.health_fingerprint,
+                    strange=encode(record.strange),
                 )
             )
             expect_one(done.rowcount, f"scan {record.scan_id}")
@@ -99,6 +104,10 @@ class SqliteScans:
         """The newest scan of the whole source that has ended; with `finished=False` the newest of all of these."""
         return self._newest(finished=True if finished else None)
 
+    def of_bricks(self) -> CatalogRecord | None:
+        """The newest scan of the whole source that has read the bricks and ended, whole or not."""
+        return self._newest(finished=True, via=_BRICKS)
+
     def unfinished_of_trees(self) -> Sequence[CatalogRecord]:
         """Scans of some user trees alone that have not ended, oldest first."""
         scans = tables.scans.c
@@ -112,10 +121,12 @@ class SqliteScans:
             rows = connection.execute(self._query.order_by(tables.scans.c.id)).all()
         return [_catalog(row) for row in rows]
 
-    def _newest(self, *, finished: bool | None) -> CatalogRecord | None:
+    def _newest(self, *, finished: bool | None, via: str | None = None) -> CatalogRecord | None:
         query = self._query.where(tables.scans.c.scope == _EVERYTHING).order_by(tables.scans.c.id.desc()).limit(1)
         if finished:
             query = query.where(tables.scans.c.finished_at_s.is_not(None))
+        if via is not None:
+            query = query.where(tables.scans.c.via == via)
         with self._database.read() as connection:
             row = connection.execute(query).one_or_none()
         return None if row is None else _catalog(row)
@@ -140,4 +151,5 @@ def _catalog(row: Row[Any]) -> CatalogRecord:
         problems=row.problems,
         health_fingerprint=row.health_fingerprint,
         scope=decode_paths(row.scope),
+        strange=decode(row.strange, tuple[StrangeFiles, ...]),
     )

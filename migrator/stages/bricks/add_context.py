@@ -21,6 +21,7 @@ from migrator.ports.locks import Locks
 from migrator.ports.progress import Progress
 from migrator.ports.run_files import RunFiles
 from migrator.ports.site import SiteRecord
+from migrator.stages.bricks.strange import StrangeLook
 from migrator.stages.bricks.throttling import ThrottleRules
 from migrator.stages.hooking import HookedStep, HookWorld, StepHooks
 from migrator.stages.probing import ProbeWorld
@@ -35,7 +36,7 @@ class AdditionWorld:
     GlusterFS by host, `target_room` asks how large the target is. None of them raises. `back_up` keeps a copy of the ledger under a name (blocking).
     `throttle` None: Gluster moves files as hard as it is set to; `probing` None: nobody probes meanwhile. `put_owners_back`
     (blocking; raises MigratorError, OSError) gives directories that were shut since a catalog their owner and mode back, None:
-    nobody does.
+    nobody does. `strange` tells which paths of a brick have no gfid still.
     """
 
     volume: AdditionCommands
@@ -56,6 +57,7 @@ class AdditionWorld:
     throttle: ThrottleRules | None = None
     probing: ProbeWorld | None = None
     put_owners_back: Callable[[str], OwnersPutBack] | None = None
+    strange: StrangeLook | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,6 +12,7 @@ from migrator.domain.brick import VolumeState
 from migrator.domain.errors import MigratorError
 from migrator.domain.volume_tasks import TaskKind, TaskProgress, VolumeTask
 from migrator.stages.bricks.add_context import AdditionCall
+from migrator.stages.bricks.strange import strange_now
 
 T = TypeVar("T")
 
@@ -62,6 +63,9 @@ class AdditionLooker:
             drains=tuple(one.shown_bricks for one in ledger.drains.under_way()),
             additions=tuple(one.shown_bricks for one in others),
             target=await world.target_room() if record.side is AdditionSide.TARGET else None,
+            strange=await strange_now(ledger.scans, world.strange, state.bricks, state.volume_id)
+            if record.side is AdditionSide.SOURCE
+            else (),
         )
 
     def _stalled(self, record: AdditionRecord, task: VolumeTask) -> str:

@@ -27,6 +27,7 @@ from migrator.ports.run_files import RunFiles
 from migrator.ports.site import SiteRecord
 from migrator.ports.volume import BrickContents, DrainCommands
 from migrator.stages.bricks.audit import ReadBlock
+from migrator.stages.bricks.strange import StrangeLook
 from migrator.stages.hooking import HookedStep, HookWorld, StepHooks
 from migrator.stages.probing import ProbeWorld
 
@@ -44,7 +45,7 @@ class DrainWorld:
     it holds in these alone, and lower steps of it while probes of the source pass `max_latency_s` (None: no limit). `probing`
     None: nobody probes while Gluster moves files. `local_time` gives weekday (0 is Monday) and minute of the day on this machine. `leftovers` and
     `recovery` bring back what a drain left on its bricks. `marks` tells of hard-linked files with the mark of an earlier drain,
-    on bricks of the volume of an id (None: that cannot be seen).
+    on bricks of the volume of an id (None: that cannot be seen), `strange` which paths of a brick have no gfid still.
     """
 
     volume: DrainCommands
@@ -75,6 +76,7 @@ class DrainWorld:
     leftovers: LeftoverBricks | None = None
     recovery: VolumeRecovery | None = None
     marks: Callable[[Sequence[Brick], str], Awaitable[tuple[BrickMarks, ...] | None]] | None = None
+    strange: StrangeLook | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

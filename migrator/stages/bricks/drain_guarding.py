@@ -17,6 +17,7 @@ from migrator.domain.errors import MigratorError
 from migrator.domain.scan import CatalogRecord
 from migrator.domain.volume_tasks import VolumeTask
 from migrator.stages.bricks.drain_context import DrainCall, bricks_of
+from migrator.stages.bricks.strange import strange_now
 
 _MIN_FREE_DISK = "cluster.min-free-disk"
 _LOOK_TIMEOUT_S = 60.0
@@ -86,6 +87,9 @@ class Guarding:
             retained_accepted=self.call.request.accept_retained,
             unread_plan=unread_plan,
             marks=await self._marks_of(record, leaving, state),
+            strange=await strange_now(
+                world.ledger.scans, world.strange, [one for one in state.bricks if one not in leaving], state.volume_id
+            ),
         )
         return DrainCheck(
             problems=drain_problems(facts),

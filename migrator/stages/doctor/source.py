@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from migrator.decide.freezing import check_open_files
-from migrator.decide.site_checks import check_health, check_lookups, check_mount, check_source_acls
+from migrator.decide.site_checks import check_health, check_lookups, check_mount, check_source_acls, check_strange_files
 from migrator.decide.site_guards import kind_problem
 from migrator.decide.site_places import check_catalog_trees, check_globs, unusable_source
 from migrator.decide.trees import TreePattern, choose_trees, parse_patterns
@@ -18,6 +18,7 @@ from migrator.domain.errors import Refused, ToolFailed, UsageError
 from migrator.domain.finding import Finding, failure
 from migrator.domain.freezing import FreezeWay
 from migrator.domain.mounts import mount_of
+from migrator.domain.scan import StrangeFiles
 from migrator.domain.site import Capacity, MountIdentity
 from migrator.ports.filesystem import FileSystem
 from migrator.ports.ledger import Ledger
@@ -52,6 +53,7 @@ async def examine_source(world: DoctorWorld, record: SiteRecord | None) -> Sourc
         state = health.state if health is not None else None
     if state is not None:
         findings += check_lookups(state, moved=_bricks_moved(world.ledger, state))
+        findings += check_strange_files(_strange(world.ledger))
     if state is not None and world.site.cutover.link is not None:
         findings += check_open_files(state, FreezeWay(world.site.cutover.freeze))
     room = None
@@ -79,6 +81,11 @@ def _bricks_moved(ledger: Ledger | None, state: VolumeState) -> bool:
     drained = (one.volume_id for one in ledger.drains.all() if one.state not in UNTOUCHED_STATES)
     added = (one.volume_id for one in ledger.additions.all() if one.side is AdditionSide.SOURCE)
     return state.volume_id in {*drained, *added}
+
+
+def _strange(ledger: Ledger | None) -> Sequence[StrangeFiles]:
+    record = None if ledger is None else ledger.scans.of_bricks()
+    return () if record is None else record.strange
 
 
 async def _user_trees(world: DoctorWorld) -> list[Finding]:

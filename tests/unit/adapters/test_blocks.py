@@ -206,6 +206,6 @@ def test_noise_in_the_other_frames_is_refused_or_read(noise: bytes) -> None:
 
 
 def test_another_version_of_the_format_is_refused() -> None:
-    payload = struct.pack("<II16s16sQQ", 2, 7, uuid.uuid4().bytes, bytes(16), 0, 0)
-    with pytest.raises(MigratorError, match="version 2"):
+    payload = struct.pack("<II16s16sQQ", 1, 7, uuid.uuid4().bytes, bytes(16), 0, 0)
+    with pytest.raises(MigratorError, match="version 1"):
         frames.decode_hello(memoryview(payload))

@@ -9,6 +9,7 @@ from migrator.domain.addition import AdditionNotes, AdditionRecord, AdditionSide
 from migrator.domain.addition_seen import Act, AdditionSeen, Halt, NewPlace, Wish
 from migrator.domain.brick import Brick, BrickHeal, VolumeState
 from migrator.domain.brick_list import BrickRoom
+from migrator.domain.scan import StrangeFiles
 from migrator.domain.units import GIB, TIB
 from migrator.domain.volume_tasks import TaskKind, TaskStatus, VolumeTask
 
@@ -84,6 +85,12 @@ def only(one: AdditionRecord, look: AdditionSeen, wish: Wish = WISH) -> str:
 
 def test_nothing_speaks_against_a_new_brick_on_a_healthy_volume() -> None:
     assert problems(record(), seen(record())) == []
+
+
+def test_files_that_were_put_on_bricks_past_gluster_speak_against_it() -> None:
+    found = StrangeFiles(brick="gl2:/b", files=2, paths=(b"home/placed",))
+    assert "2 files without a gfid were put on gl2:/b" in only(record(), seen(record(), strange=(found,)))
+    assert problems(record(), seen(record(), strange=None)) == []
 
 
 @pytest.mark.parametrize(

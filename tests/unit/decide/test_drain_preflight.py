@@ -10,6 +10,7 @@ from migrator.decide.drain_preflight import drain_problems
 from migrator.domain.brick import Brick, BrickHeal, VolumeState
 from migrator.domain.brick_list import BrickRoom
 from migrator.domain.drain_preflight import BrickLoad, BrickMarks, DrainFacts
+from migrator.domain.scan import StrangeFiles
 from migrator.domain.units import GIB
 from migrator.domain.volume_tasks import TaskKind, TaskStatus, VolumeTask
 
@@ -239,6 +240,12 @@ def test_marks_of_an_earlier_drain_are_told_with_the_command_that_takes_them_off
     assert problem.startswith("5 hard-linked files of gl1:/srv/b 1 carry the mark of an earlier drain")
     assert "home/c, and 2 more." in problem
     assert "on gl1: `find '/srv/b 1' -xdev" in problem
+
+
+def test_files_that_were_put_on_a_brick_that_stays_past_gluster_speak_against_it() -> None:
+    (problem,) = problems(strange=(StrangeFiles(brick="gl2:/b", files=1, paths=(b"home/placed",)),))
+    assert "1 file without a gfid was put on gl2:/b past Gluster (home/placed)" in problem
+    assert "move them off the brick" in problem
 
 
 def test_a_brick_that_was_not_seen_whole_speaks_against_it() -> None:

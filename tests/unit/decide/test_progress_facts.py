@@ -38,6 +38,7 @@ from migrator.domain.report import (
     TreeFacts,
     TreeState,
 )
+from migrator.domain.scan import StrangeFiles
 from migrator.domain.states import BatchState, ChunkKind, ChunkState, PassKind, PassState
 from migrator.domain.tree import UserTree
 from tests.unit.output.facts import verification
@@ -334,6 +335,12 @@ class TestBlockers:
 
     def test_nothing_when_all_is_well(self) -> None:
         assert self.on(batches=[self.batch(BatchState.PLANNED), self.batch(BatchState.VERIFIED)]) == []
+
+    def test_files_that_were_put_on_bricks_past_gluster(self) -> None:
+        ((subject, on, hint),) = self.on(strange=(StrangeFiles(brick="gl1:/b", files=2, paths=(b"home/placed",)),))
+        assert subject == "drains and additions: gl1:/b"
+        assert "2 files without a gfid" in on
+        assert "migrator scan --via bricks" in hint
 
     def test_the_way_from_the_start(self) -> None:
         assert self.on(site=None)[0][2] == "migrator init"

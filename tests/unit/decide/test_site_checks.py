@@ -12,11 +12,13 @@ from migrator.decide.site_checks import (
     check_mount,
     check_source_acls,
     check_state_directory,
+    check_strange_files,
     check_target_room,
     check_unused_keys,
 )
 from migrator.domain.brick import Brick, SourceHealth, VolumeState
 from migrator.domain.finding import Finding, FindingStatus, failure, ok, warning, worst
+from migrator.domain.scan import StrangeFiles
 from migrator.domain.site import BEEGFS_CAPABILITIES, Capacity, MountIdentity, TargetCapabilities
 from migrator.domain.units import GIB
 
@@ -190,3 +192,9 @@ def test_names_that_clients_may_not_find_are_told_where_bricks_were_drained_or_a
         assert found[0].fix.startswith(f"gluster volume set {state.volume} cluster.lookup-optimize off")
     else:
         assert found == []
+
+
+def test_files_that_were_put_on_bricks_past_gluster_are_told_with_what_to_do() -> None:
+    assert check_strange_files(()) == []
+    (found,) = check_strange_files((StrangeFiles(brick="gl1:/b", files=1, paths=(b"home/placed",)),))
+    assert (found.status, found.check) == (FindingStatus.WARNING, "files without a gfid")

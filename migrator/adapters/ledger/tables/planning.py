@@ -24,6 +24,8 @@ scans = Table(
     required("size_bytes", Integer),
     required("problems", Integer),
     required("health_fingerprint", PlainText),
+    # What was put on bricks past Gluster, by brick.
+    required("strange", PlainText),
     UniqueConstraint("catalog"),
 )
 

@@ -81,6 +81,7 @@ def upgrade() -> None:
         sa.Column("size_bytes", sa.Integer(), nullable=False),
         sa.Column("problems", sa.Integer(), nullable=False),
         sa.Column("health_fingerprint", sa.Text(), nullable=False),
+        sa.Column("strange", sa.Text(), nullable=False),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_scans")),
         sa.UniqueConstraint("catalog", name=op.f("uq_scans_catalog")),
     )
