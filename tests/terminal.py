@@ -82,8 +82,8 @@ def missing_for_terminals() -> str | None:
 def terminal(directory: Path, argv: Sequence[str], *, width: int, height: int) -> Iterator[Terminal]:
     """A program in a terminal of its own for the length of the block."""
     environment = {**os.environ, "LC_ALL": "C.UTF-8", "TERM": "xterm-256color"}
-    environment.pop("NO_COLOR", None)
-    environment.pop("TMUX", None)
+    for name in ("NO_COLOR", "TMUX", "COLUMNS", "LINES"):  # a test runner may say how wide its own output is
+        environment.pop(name, None)
     made = Terminal(directory / "tmux", environment)
     size = ("-x", str(width), "-y", str(height))
     made.tmux("new-session", "-d", *size, "cat")
