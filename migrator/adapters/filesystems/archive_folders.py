@@ -8,6 +8,7 @@ from contextlib import contextmanager, suppress
 from typing import BinaryIO
 
 from migrator.adapters.filesystems.beneath import Root
+from migrator.adapters.filesystems.own_directories import open_own
 from migrator.adapters.filesystems.writing import descriptor_path, remove_acls
 from migrator.decide.compare import CLOSED_MODE
 from migrator.domain.archives import ARCHIVE_DIRECTORY, PARTIAL_SUFFIX, archive_directory, number_of
@@ -18,7 +19,6 @@ _FILE_MODE = 0o600
 _READABLE_FILE_MODE = 0o400
 _READABLE_MODE = 0o500
 _READING = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
-_DIRECTORY = _READING | os.O_DIRECTORY
 _BUFFER_BYTES = 1024 * 1024
 
 
@@ -98,23 +98,8 @@ class MountedArchiveFolders:
     def make(self, tree: bytes) -> Iterator[HeldFolder]:
         """The directory of a tree, for writing, as the port says. Raises OSError where the tree is not there."""
         with Root(self._path) as root, root.directory(tree) as tree_fd:
-            made = False
-            with suppress(FileExistsError):
-                os.mkdir(ARCHIVE_DIRECTORY, CLOSED_MODE, dir_fd=tree_fd)
-                made = True
+            fd = open_own(tree_fd, ARCHIVE_DIRECTORY, lambda why: _not_own(tree, why), lasting=True)
             try:
-                fd = os.open(ARCHIVE_DIRECTORY, _DIRECTORY, dir_fd=tree_fd)
-            except OSError as error:
-                if error.errno in (errno.ENOTDIR, errno.ELOOP):
-                    raise _not_own(tree, "it is no directory") from error
-                raise
-            try:
-                if made:
-                    remove_acls(descriptor_path(fd))
-                    os.fchmod(fd, CLOSED_MODE)
-                    os.fsync(tree_fd)
-                if why := _why_not_own(os.fstat(fd), os.fstat(tree_fd).st_dev):
-                    raise _not_own(tree, why)
                 yield HeldFolder(fd)
             finally:
                 os.close(fd)
@@ -175,14 +160,6 @@ def _own(directory_fd: int, name: bytes, uid: int, gid: int, mode: int) -> None:
             os.fchmod(fd, mode)
     finally:
         os.close(fd)
-
-
-def _why_not_own(facts: os.stat_result, device: int) -> str:
-    if facts.st_uid != os.geteuid():
-        return f"it belongs to user {facts.st_uid}"
-    if stat.S_IMODE(facts.st_mode) & 0o777 != CLOSED_MODE:
-        return f"its mode is {stat.S_IMODE(facts.st_mode):04o}, and not {CLOSED_MODE:04o}"
-    return "another file system is mounted on it" if facts.st_dev != device else ""
 
 
 def _not_own(tree: bytes, why: str) -> Refused:

@@ -3,7 +3,6 @@
 import ctypes
 import errno
 import os
-import stat
 import threading
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
@@ -11,6 +10,7 @@ from contextlib import contextmanager, suppress
 from migrator.adapters.filesystems.beneath import Root
 from migrator.adapters.filesystems.emptying import remove_tree
 from migrator.adapters.filesystems.mountinfo import read_mounts
+from migrator.adapters.filesystems.own_directories import open_own
 from migrator.adapters.filesystems.writing import descriptor_path, remove_acls
 from migrator.decide.compare import CLOSED_MODE
 from migrator.domain.entry import EntryType
@@ -55,7 +55,7 @@ class MovingTarget:
     def open_place(self, place: str) -> None:
         """As the port says."""
         with self._trash_directory(make=True) as trash_fd:
-            os.close(self._open_own(trash_fd, _place_name(place), make=True))
+            os.close(_open_own(trash_fd, _place_name(place), make=True))
 
     def look(self, path: bytes) -> Standing | None:
         """As the port says. A root that was itself removed shows nothing: that is ESTALE, and no answer."""
@@ -86,7 +86,7 @@ class MovingTarget:
         wanted = path if name is None else name
         _check(wanted)
         with self._trash_directory(make=True) as trash_fd:
-            place_fd = self._open_own(trash_fd, _place_name(place), make=True)
+            place_fd = _open_own(trash_fd, _place_name(place), make=True)
             try:
                 directory, fd = _descend(place_fd, parent(wanted))
             finally:
@@ -170,39 +170,13 @@ class MovingTarget:
         """The trash, made sure of. Raises FileNotFoundError where there is none and none is to be made."""
         root_fd = self._root.open(b"", os.O_PATH | os.O_DIRECTORY)
         try:
-            fd = self._open_own(root_fd, TRASH_NAME, make=make)
+            fd = _open_own(root_fd, TRASH_NAME, make=make)
         finally:
             os.close(root_fd)
         try:
             yield fd
         finally:
             os.close(fd)
-
-    def _open_own(self, directory_fd: int, name: bytes, *, make: bool) -> int:
-        """A directory of this user's alone on the same file system, open for reading. Raises Refused for another one."""
-        made = False
-        if make:
-            with suppress(FileExistsError):
-                os.mkdir(name, CLOSED_MODE, dir_fd=directory_fd)
-                made = True
-        try:
-            fd = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directory_fd)
-        except OSError as error:
-            if error.errno in (errno.ENOTDIR, errno.ELOOP):
-                raise _not_own(name, "it is no directory") from error
-            raise
-        try:
-            if made:
-                remove_acls(descriptor_path(fd))
-                os.fchmod(fd, CLOSED_MODE)
-            why_not = _why_not_own(os.fstat(fd), os.fstat(directory_fd).st_dev)
-        except BaseException:
-            os.close(fd)
-            raise
-        if why_not:
-            os.close(fd)
-            raise _not_own(name, why_not)
-        return fd
 
 
 def _rename(old_fd: int, old: bytes, new_fd: int, new: bytes) -> None:
@@ -295,12 +269,8 @@ def _place_name(place: str) -> bytes:
     return os.fsencode(place)
 
 
-def _why_not_own(facts: os.stat_result, device: int) -> str:
-    if facts.st_uid != os.geteuid():
-        return f"it belongs to user {facts.st_uid}"
-    if stat.S_IMODE(facts.st_mode) & 0o777 != CLOSED_MODE:
-        return f"its mode is {stat.S_IMODE(facts.st_mode):04o}, and not {CLOSED_MODE:04o}"
-    return "another file system is mounted on it" if facts.st_dev != device else ""
+def _open_own(above_fd: int, name: bytes, *, make: bool) -> int:
+    return open_own(above_fd, name, lambda why: _not_own(name, why), make=make)
 
 
 def _not_own(name: bytes, why: str) -> Refused:

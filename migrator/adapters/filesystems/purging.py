@@ -8,7 +8,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 
 from migrator.adapters.filesystems.beneath import Root
-from migrator.adapters.filesystems.writing import descriptor_path, remove_acls
+from migrator.adapters.filesystems.own_directories import open_own
+from migrator.adapters.filesystems.writing import descriptor_path
 from migrator.decide.purge_proof import CLOSED_MODE
 from migrator.domain.entry import Entry, EntryType
 from migrator.domain.errors import Refused
@@ -156,40 +157,15 @@ class MountedPlaces:
         if above != PURGE_NAME or not name:
             raise OSError(errno.EINVAL, "not a place of the purge", place)
         with self._open(b"", _DIRECTORY) as root_fd:
-            above_fd = self._own(root_fd, PURGE_NAME)
+            above_fd = _own(root_fd, PURGE_NAME)
         try:
-            fd = self._own(above_fd, name)
+            fd = _own(above_fd, name)
         finally:
             os.close(above_fd)
         try:
             yield fd
         finally:
             os.close(fd)
-
-    def _own(self, above_fd: int, name: bytes) -> int:
-        made = False
-        with suppress(FileExistsError):
-            os.mkdir(name, CLOSED_MODE, dir_fd=above_fd)
-            made = True
-        try:
-            fd = os.open(name, _DIRECTORY, dir_fd=above_fd)
-        except OSError as error:
-            if error.errno in (errno.ENOTDIR, errno.ELOOP):
-                raise _not_own(name, "it is no directory") from error
-            raise
-        try:
-            if made:
-                remove_acls(descriptor_path(fd))
-                os.fchmod(fd, CLOSED_MODE)
-                os.fsync(above_fd)
-            why_not = _why_not_own(os.fstat(fd), self._device)
-        except BaseException:
-            os.close(fd)
-            raise
-        if why_not:
-            os.close(fd)
-            raise _not_own(name, why_not)
-        return fd
 
 
 def _is(facts: os.stat_result, expected: Entry) -> bool:
@@ -206,10 +182,8 @@ def _is(facts: os.stat_result, expected: Entry) -> bool:
     )
 
 
-def _why_not_own(facts: os.stat_result, device: int) -> str:
-    if (facts.st_uid, stat.S_IMODE(facts.st_mode)) != (os.geteuid(), CLOSED_MODE):
-        return f"it belongs to user {facts.st_uid}, with mode {stat.S_IMODE(facts.st_mode):04o}"
-    return "" if facts.st_dev == device else "another file system is mounted on it"
+def _own(above_fd: int, name: bytes) -> int:
+    return open_own(above_fd, name, lambda why: _not_own(name, why), lasting=True)
 
 
 def _not_own(name: bytes, why: str) -> Refused:
