@@ -64,6 +64,19 @@ def span_width(duration_s: float, points: int) -> float:
     return duration_s / points
 
 
+def with_rests(points: Sequence[DonePoint], span_s: float) -> tuple[DonePoint, ...]:
+    """The same with a further point at the end of every time in which nothing was finished: a line through them does not fall
+    where nothing ran. Points are at most a span apart where something was finished in both spans.
+    """
+    told: list[DonePoint] = []
+    for point in points:
+        begin_s = point.at_s - span_s
+        if told and begin_s > told[-1].at_s:
+            told.append(replace(told[-1], at_s=begin_s))
+        told.append(point)
+    return tuple(told)
+
+
 def tree_facts(
     planned: Sequence[PlannedTree],
     sums: Mapping[int, Sequence[ChunkSum]],

@@ -19,6 +19,7 @@ from migrator.decide.progress_facts import (
     together,
     tree_facts,
     verified_content_bytes,
+    with_rests,
 )
 from migrator.domain.changes import ChangeKind
 from migrator.domain.errors import UsageError
@@ -183,7 +184,8 @@ def read_done(ledger: ReadableLedger, plan: str, *, now_s: float, started_at_s: 
     """How much of a plan was done when, in as many points as a chart can show."""
     if started_at_s is None:
         return ()
-    return ledger.facts.done(plan, span_s=span_width(max(now_s - started_at_s, 1.0), DONE_POINTS))
+    span_s = span_width(max(now_s - started_at_s, 1.0), DONE_POINTS)
+    return with_rests(ledger.facts.done(plan, span_s=span_s), span_s)
 
 
 def _plan(ledger: ReadableLedger, name: str | None) -> tuple[PlanFacts, TransferCost] | None:

@@ -18,6 +18,7 @@ from migrator.decide.progress_facts import (
     together,
     tree_facts,
     verified_content_bytes,
+    with_rests,
 )
 from migrator.domain.errors import ExitCode
 from migrator.domain.plan import TransferCost
@@ -279,6 +280,20 @@ def test_spans_are_as_short_as_fits() -> None:
     assert span_width(5.0 * 240 + 1, 240) == 10.0
     assert span_width(86400.0 * 60, 240) == 6 * 3600.0
     assert span_width(1e12, 100) == 1e10
+
+
+def test_nothing_falls_while_nothing_ran() -> None:
+    def at(at_s: float, done: int) -> DonePoint:
+        return DonePoint(at_s=at_s, done_files=done, done_bytes=done * 100)
+
+    assert with_rests((), 10.0) == ()
+    assert with_rests((at(10.0, 1), at(20.0, 2)), 10.0) == (at(10.0, 1), at(20.0, 2))
+    assert with_rests((at(10.0, 1), at(60.0, 2), at(70.0, 3)), 10.0) == (
+        at(10.0, 1),
+        at(50.0, 1),
+        at(60.0, 2),
+        at(70.0, 3),
+    )
 
 
 def test_together_weighs_by_work() -> None:
