@@ -280,20 +280,15 @@ def source_disk_fails(world: World) -> Ran:
 
 
 def told_to_end(world: World) -> Ran:
-    write(world.source, b"big", os.urandom(4 * MIB))
-    told: list[int] = []
-
-    def on_start(process: object) -> None:
-        told.append(process.pid)  # type: ignore[attr-defined]
-
-    def on_stdout(_: bytes) -> None:
-        if told:
-            os.killpg(told.pop(), signal.SIGTERM)
-
-    return world.run(b"big", bwlimit_bytes_per_s=1 * MIB, on_start=on_start, on_stdout=on_stdout)
+    return _signalled(world, lambda pid: os.killpg(pid, signal.SIGTERM))
 
 
 def killed(world: World) -> Ran:
+    return _signalled(world, lambda pid: os.kill(pid, signal.SIGKILL))
+
+
+def _signalled(world: World, send: Callable[[int], None]) -> Ran:
+    """A run that is sent a signal as soon as it has said something."""
     write(world.source, b"big", os.urandom(4 * MIB))
     told: list[int] = []
 
@@ -302,7 +297,7 @@ def killed(world: World) -> Ran:
 
     def on_stdout(_: bytes) -> None:
         if told:
-            os.kill(told.pop(), signal.SIGKILL)
+            send(told.pop())
 
     return world.run(b"big", bwlimit_bytes_per_s=1 * MIB, on_start=on_start, on_stdout=on_stdout)
 

@@ -1,8 +1,9 @@
 """Reaping: old and tiny files that are not moved as they are, chosen by a policy when a plan is made."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Any
 
 from migrator.domain.tree import UserTree
 
@@ -105,6 +106,30 @@ class ReapRow:
     uid: int
     gid: int
     mode: int
+
+
+def reap_rows(columns: Iterable[Sequence[Any]]) -> list[ReapRow]:
+    """Rows from their columns, which are in the order of a row's fields; `action` is its text there."""
+    return [
+        ReapRow(
+            path=path,
+            tree=tree,
+            action=ReapAction(action),
+            size_bytes=size,
+            blocks=blocks,
+            mtime_ns=mtime_ns,
+            ctime_ns=ctime_ns,
+            atime_ns=atime_ns,
+            ino=ino,
+            gfid=gfid,
+            uid=uid,
+            gid=gid,
+            mode=mode,
+        )
+        for path, tree, action, size, blocks, mtime_ns, ctime_ns, atime_ns, ino, gfid, uid, gid, mode in zip(
+            *columns, strict=True
+        )
+    ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

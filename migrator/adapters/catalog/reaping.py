@@ -10,7 +10,7 @@ from migrator.adapters.catalog.comparison_sql import SETTLED_BEFORE_SCAN_S
 from migrator.adapters.catalog.listings import ROWS_AT_ONCE
 from migrator.decide.reap import rule_words
 from migrator.decide.reap_globs import parse_globs
-from migrator.domain.reap import ReapAction, ReapClock, ReapDirectory, ReapedTree, ReapRow, TreeRule
+from migrator.domain.reap import ReapClock, ReapDirectory, ReapedTree, ReapRow, TreeRule, reap_rows
 from migrator.domain.scan import CatalogRecord
 from migrator.domain.units import NS_PER_S
 
@@ -119,26 +119,7 @@ class Reaping:
         """What is archived or skipped (and with `listed` what is only reported), sorted by DuckDB, streamed."""
         query = self._connection.sql(reaping_sql.ROWS, params={"listed": listed})
         for block in query.to_arrow_reader(ROWS_AT_ONCE):
-            yield [
-                ReapRow(
-                    path=path,
-                    tree=tree,
-                    action=ReapAction(action),
-                    size_bytes=size,
-                    blocks=blocks,
-                    mtime_ns=mtime_ns,
-                    ctime_ns=ctime_ns,
-                    atime_ns=atime_ns,
-                    ino=ino,
-                    gfid=gfid,
-                    uid=uid,
-                    gid=gid,
-                    mode=mode,
-                )
-                for path, tree, action, size, blocks, mtime_ns, ctime_ns, atime_ns, ino, gfid, uid, gid, mode in zip(
-                    *(column.to_pylist() for column in block.columns), strict=True
-                )
-            ]
+            yield reap_rows(column.to_pylist() for column in block.columns)
 
     def directories(self, limit: int) -> dict[bytes, Sequence[ReapDirectory]]:
         """Of every tree the directories that hold most of it, by bytes."""

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from migrator.adapters.durable import replacing, sync
 from migrator.adapters.plans.documents import check_plan_name
 from migrator.domain.errors import Refused
-from migrator.domain.reap import ReapAction, ReapRow
+from migrator.domain.reap import ReapAction, ReapRow, reap_rows
 from migrator.ports.reap import ReapIndex, WrittenReapList
 
 _FIELDS: list["pa.Field[Any]"] = [
@@ -64,26 +64,7 @@ class ReapListFiles:
     ) -> Iterator[Sequence[ReapRow]]:
         """The rows of these trees with this action, in blocks, each of one tree and one action."""
         for table in self._groups(reap_list, trees, action, [field.name for field in REAP_SCHEMA]):
-            yield [
-                ReapRow(
-                    path=path,
-                    tree=tree,
-                    action=ReapAction(what),
-                    size_bytes=size,
-                    blocks=blocks,
-                    mtime_ns=mtime_ns,
-                    ctime_ns=ctime_ns,
-                    atime_ns=atime_ns,
-                    ino=ino,
-                    gfid=gfid,
-                    uid=uid,
-                    gid=gid,
-                    mode=mode,
-                )
-                for path, tree, what, size, blocks, mtime_ns, ctime_ns, atime_ns, ino, gfid, uid, gid, mode in zip(
-                    *(column.to_pylist() for column in table.columns), strict=True
-                )
-            ]
+            yield reap_rows(column.to_pylist() for column in table.columns)
 
     def digest(self, reap_list: str) -> str:
         """BLAKE2b over the file, in hexadecimal. Raises Refused where it is missing."""
