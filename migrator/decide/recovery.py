@@ -8,7 +8,16 @@ from dataclasses import replace
 
 from migrator.domain.entry import EntryType
 from migrator.domain.paths import show
-from migrator.domain.recovery import ASIDE, COPIES, WORK_DIRECTORY, BrickLeftovers, Leftover, NameState, VolumeName
+from migrator.domain.recovery import (
+    ASIDE,
+    COPIES,
+    WORK_DIRECTORY,
+    BrickLeftovers,
+    Leftover,
+    NameState,
+    SetLeftover,
+    VolumeName,
+)
 from migrator.domain.units import several
 
 MOST_LEFTOVERS = 10_000
@@ -113,24 +122,68 @@ def _content(one: Leftover) -> tuple[object, ...]:
     )
 
 
+def united(found: Sequence[BrickLeftovers], arbiters: Collection[str] = ()) -> tuple[SetLeftover, ...]:
+    """Every leftover of a set of bricks once, in order of its names: read from the first brick that holds content. A copy is good
+    where nothing waits to be healed, on any brick of the set, and all copies are the same: what is behind the others says
+    nothing of itself.
+    """
+    data = [one for one in found if one.brick not in arbiters]
+    copies: dict[bytes, dict[str, Leftover]] = {}
+    for brick in found:
+        for one in brick.found:
+            copies.setdefault(one.gfid or b"\0".join(one.names), {})[brick.brick] = one
+    result = []
+    for of_bricks in copies.values():
+        first = next((of_bricks[brick.brick] for brick in data if brick.brick in of_bricks), None)
+        if first is not None:
+            reasons = tuple(_copies_against(of_bricks, [one.brick for one in found], arbiters)) if first.gfid else ()
+            result.append(SetLeftover(leftover=first, reasons=reasons))
+    return tuple(sorted(result, key=lambda one: one.leftover.names))
+
+
+def _copies_against(copies: Mapping[str, Leftover], bricks: Sequence[str], arbiters: Collection[str]) -> Iterator[str]:
+    heal = "see `gluster volume heal VOLUME info`, and heal it"
+    if waiting := [brick for brick, one in copies.items() if one.pending]:
+        yield f"it waits to be healed, so {waiting[0]} does not say which copy is good: {heal}"
+        return
+    if missing := [brick for brick in bricks if brick not in copies]:
+        yield f"{missing[0]} of the same set does not have it: list its directory through the mount, {heal}"
+        return
+    if len({one.names for one in copies.values()}) > 1:
+        yield f"it has other names on another brick of the set: {heal}"
+    elif len({_copied(one) for brick, one in copies.items() if brick not in arbiters}) > 1:
+        yield "its copies on the bricks of the set differ, and nothing says which one is good: people have to decide"
+
+
+def _copied(one: Leftover) -> tuple[object, ...]:
+    """What copies have in common. Each brick has times of its own."""
+    return (
+        one.type,
+        one.size_bytes,
+        one.mode,
+        one.uid,
+        one.gid,
+        one.rdev,
+        one.target,
+        tuple(sorted(one.xattrs.items())),
+        one.digest,
+    )
+
+
 def with_open_elsewhere(found: Sequence[BrickLeftovers]) -> tuple[BrickLeftovers, ...]:
-    """The same, where what is open on one copy of a replica set counts as open on all, and what is not known as open."""
-    unknown = any(one.open_unknown for one in found)
+    """The same, where what is open on one copy of a replica set counts as open on all."""
     opened = {one.gfid for brick in found for one in brick.found if one.open and one.gfid}
     return tuple(
         replace(
             brick,
-            found=tuple(
-                replace(one, open=one.open or unknown or (bool(one.gfid) and one.gfid in opened)) for one in brick.found
-            ),
+            found=tuple(replace(one, open=one.open or (bool(one.gfid) and one.gfid in opened)) for one in brick.found),
         )
         for brick in found
     )
 
 
-def too_many(found: Sequence[BrickLeftovers]) -> str:
+def too_many(count: int) -> str:
     """Why single files are not what is left (empty: they are)."""
-    count = sum(len(one.found) for one in found)
     if count <= MOST_LEFTOVERS:
         return ""
     return (

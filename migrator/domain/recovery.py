@@ -23,7 +23,8 @@ class Leftover:
     `gfid` is empty where Gluster has given none. `link_count` leaves out Gluster's own link. `open` says whether any process of
     the host has it open, also through a map or a loop device. `mode` holds the permission bits. `xattrs` are somebody's
     data, ACLs included. `own_times` are modification and access by Gluster's record, None where it keeps none. `digest` is set
-    where content was read: of a file's content, or of a symlink's target.
+    where content was read: of a file's content, or of a symlink's target. `pending` are the counters of replication that are not
+    zero, on it or on its directory: a copy waits to be healed.
     """
 
     brick: str
@@ -46,6 +47,7 @@ class Leftover:
     target: bytes
     open: bool
     digest: bytes = b""
+    pending: tuple[str, ...] = ()
 
     @property
     def key(self) -> bytes:
@@ -54,6 +56,14 @@ class Leftover:
             self.brick.encode("utf-8", "surrogateescape").hex().encode(),
             self.inode,
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetLeftover:
+    """A leftover of all bricks of a set: the one that is read, and why its copies do not allow that (empty: they do)."""
+
+    leftover: Leftover
+    reasons: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

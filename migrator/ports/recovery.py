@@ -64,5 +64,11 @@ class VolumeRecovery(Protocol):
     def drop_copy(self, leftover: Leftover) -> None:
         """Take the copy's own name away; those that it was given stay."""
 
+    def mtime_ns(self, directory: bytes) -> int:
+        """The modification time of a directory (empty: the root)."""
+
+    def restore_mtime(self, directory: bytes, mtime_ns: int, *, expected_ns: int) -> None:
+        """Give a directory this modification time, unless it has another one than expected by now."""
+
     def tidy(self, keep: Collection[bytes] | None) -> None:
         """Remove the own names of all copies but those with these keys (None: of none), then the directories that are empty."""

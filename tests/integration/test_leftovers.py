@@ -4,6 +4,7 @@ import asyncio
 import hashlib
 import mmap
 import os
+import socket
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -130,6 +131,33 @@ def test_what_is_open_or_mapped_by_anybody_is_told(made: HandBrick) -> None:
     finally:
         mapped.close()
     assert not any(one.open for one in look(made).found)
+
+
+def test_a_descriptor_that_no_process_shows_is_told(made: HandBrick) -> None:
+    """As one that was handed into a container that nobody may look into: the kernel counts it all the same."""
+    here, there = socket.socketpair()
+    with here, there:
+        fd = os.open(made.root / "home/raw", os.O_RDONLY)
+        socket.send_fds(here, [b"-"], [fd])
+        os.close(fd)
+        assert {name for name, one in by_name(look(made)).items() if one.open} == {b"home/raw"}
+    assert not any(one.open for one in look(made).found)
+
+
+def test_what_waits_to_be_healed_is_told_by_counters_that_are_not_zero(made: HandBrick) -> None:
+    nothing, blamed = bytes(12), bytes(11) + b"\1"
+    made.file("home/in/good")
+    for name in ("home/raw", "home/in/good"):
+        os.setxattr(made.root / name, "trusted.afr.vol1-client-1", nothing)
+    # Set whenever somebody works in it.
+    os.setxattr(made.root / "home/in", "trusted.afr.dirty", blamed)
+    found = by_name(look(made))
+    assert [found[name].pending for name in (b"home/raw", b"home/in/good")] == [(), ()]
+    os.setxattr(made.root / "home/raw", "trusted.afr.vol1-client-1", blamed)
+    os.setxattr(made.root / "home/in", "trusted.afr.vol1-client-0", blamed)
+    found = by_name(look(made))
+    assert found[b"home/raw"].pending == ("trusted.afr.vol1-client-1",)
+    assert found[b"home/in/good"].pending == ("trusted.afr.vol1-client-0",)
 
 
 def test_what_a_loop_device_has_is_open(made: HandBrick) -> None:

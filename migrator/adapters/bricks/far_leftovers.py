@@ -12,6 +12,7 @@ import hashlib
 import json
 import os
 import re
+import signal
 import stat
 import struct
 import sys
@@ -27,6 +28,7 @@ _ABSENT = (errno.ENODATA, errno.EOPNOTSUPP)
 _GONE = (errno.ENOENT, errno.ESRCH)
 _LINKTO = b"trusted.glusterfs.dht.linkto"
 _MIGRATING = stat.S_ISGID | stat.S_ISVTX
+_AFR = b"trusted.afr."
 _INTERNAL = (
     b"trusted.gfid",
     b"trusted.glusterfs.",
@@ -41,6 +43,9 @@ _INTERNAL = (
 )
 _PROBE = re.compile(rb"\.migrator-probe/(?:(?:probe|entry)-[0-9]{2}|complete)")
 """Files of this program's probes: nobody's data, and other ones every minute."""
+
+_LEASES_TELL_SINCE = (5, 4)
+"""Linux: before, a second name of a file in the cache spoke against a lease as an open descriptor does."""
 
 _ACLS = (b"system.posix_acl_access", b"system.posix_acl_default")
 
@@ -104,6 +109,8 @@ class Look:
         self._found: dict[int, dict[str, Any]] = {}
         self._open: set[tuple[int, int]] = set()
         self._elsewhere: dict[bytes, frozenset[bytes]] = {}
+        self._leases = _kernel() >= _LEASES_TELL_SINCE
+        self._blamed: list[str] = []
         self.unseen: list[str] = []
         self.open_unknown: list[str] = []
 
@@ -118,8 +125,12 @@ class Look:
                 self._unseen(path, error)
         if self._found:
             self._find_open()
-            for one in self._found.values():
-                one["open"] = bool(self.open_unknown) or (self._device, one["inode"]) in self._open
+            held = [self._held(one) for one in self._found.values()]
+            for one, told in zip(self._found.values(), held):
+                seen = (self._device, one["inode"]) in self._open
+                one["open"] = seen or (bool(self.open_unknown) if told is None else told)
+            if None not in held:
+                self.open_unknown.clear()
         found = sorted(self._found.values(), key=lambda one: str(min(one["names"])))
         return {"found": found, "unseen": self.unseen[:100], "open_unknown": self.open_unknown[:20]}
 
@@ -131,6 +142,7 @@ class Look:
         try:
             if os.fstat(directory).st_dev != self._device:
                 raise OSError(errno.EXDEV, "another file system is mounted there")
+            self._blamed = _pending(b"/proc/self/fd/%d" % directory, of_directory=True)
             inner = []
             for name in map(os.fsencode, os.listdir(directory)):
                 if not path and (name == b".glusterfs" or name.startswith(b".glusterfs-anonymous-inode-")):
@@ -186,6 +198,7 @@ class Look:
             "xattrs": {_text(key): _text(_attribute(place, key)) for key in keys},
             "target": _text(os.readlink(name, dir_fd=directory)) if stat.S_ISLNK(facts.st_mode) else "",
             "open": True,
+            "pending": _pending(place, of_directory=False) + self._blamed,
             "digest": self._digest(directory, name, facts) if self._digests else "",
         }
 
@@ -238,6 +251,34 @@ class Look:
         return digest.hexdigest()
 
     # What is open.
+
+    def _held(self, one: dict[str, Any]) -> bool | None:
+        """Whether anybody at all has a regular file open, as the kernel counts for a lease: also who got his descriptor or his map
+        from outside his container. None where it does not tell.
+        """
+        if not self._leases or not stat.S_ISREG(one["kind"]):
+            return None
+        above, _, name = one["names"][0].encode("latin-1").rpartition(b"/")
+        try:
+            directory = open_directory(self._root, above)
+            try:
+                facts = os.stat(name, dir_fd=directory, follow_symlinks=False)
+                if facts.st_ino != one["inode"]:
+                    return True
+                fd = open_file(directory, name, facts)
+            finally:
+                os.close(directory)
+        except OSError:
+            return None
+        try:
+            # Whoever opens it in this moment waits until it is given back.
+            fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+            fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_UNLCK)
+        except OSError as error:
+            return True if error.errno == errno.EAGAIN else None
+        finally:
+            os.close(fd)
+        return False
 
     def _find_open(self) -> None:
         wanted = {(self._device, inode) for inode in self._found}
@@ -325,6 +366,35 @@ class Look:
         return found if len(found) > 1 else []
 
 
+def _kernel() -> tuple[int, ...]:
+    found = re.match(r"(\d+)\.(\d+)", os.uname().release)
+    return (int(found[1]), int(found[2])) if found else (0, 0)
+
+
+def _pending(place: bytes, *, of_directory: bool) -> list[str]:
+    """The counters of AFR that are not zero: some copy waits to be healed, and they say which. That of changes under way is set
+    on a directory whenever anybody works in it.
+    """
+    follow = of_directory  # by descriptor
+    try:
+        keys = [key for key in map(os.fsencode, os.listxattr(place, follow_symlinks=follow)) if key.startswith(_AFR)]
+    except OSError as error:
+        if error.errno in _ABSENT:
+            return []
+        raise
+    if of_directory:
+        keys = [key for key in keys if key != _AFR + b"dirty"]
+    found = []
+    for key in keys:
+        try:
+            if any(os.getxattr(place, key, follow_symlinks=follow)):
+                found.append(_text(key))
+        except OSError as error:
+            if error.errno not in _ABSENT:
+                raise
+    return found
+
+
 def _device_of(mount: bytes) -> int:
     """The number of the device in a line of mountinfo."""
     major, _, minor = mount.split(b" ")[2].partition(b":")
@@ -385,6 +455,8 @@ def read(question: dict[str, Any]) -> None:
 
 def main() -> None:
     """Answer one question."""
+    # Sent where somebody opens a file while a lease is held.
+    signal.signal(signal.SIGIO, signal.SIG_IGN)
     question = json.load(sys.stdin)
     if question["what"] == "read":
         read(question)

@@ -84,5 +84,6 @@ def _leftover(brick: str, told: dict[str, Any]) -> Leftover:
         xattrs={key.encode("latin-1"): value.encode("latin-1") for key, value in told.pop("xattrs").items()},
         target=told.pop("target").encode("latin-1"),
         digest=bytes.fromhex(told.pop("digest")),
+        pending=tuple(told.pop("pending")),
         **told,
     )

@@ -170,6 +170,18 @@ class MountedVolumeRecovery:
         with suppress(FileNotFoundError), self._parent(COPIES + leftover.key) as (fd, name):
             os.unlink(name, dir_fd=fd)
 
+    def mtime_ns(self, directory: bytes) -> int:
+        """The modification time of a directory."""
+        with Root(self._path) as root, root.directory(directory) as fd:
+            return os.fstat(fd).st_mtime_ns
+
+    def restore_mtime(self, directory: bytes, mtime_ns: int, *, expected_ns: int) -> None:
+        """Give a directory this modification time."""
+        with Root(self._path) as root, root.directory(directory) as fd:
+            facts = os.fstat(fd)
+            if facts.st_mtime_ns == expected_ns:
+                os.utime(fd, ns=(facts.st_atime_ns, mtime_ns))
+
     def tidy(self, keep: Collection[bytes] | None) -> None:
         """Remove the own names of copies, then the directories that are empty."""
         self._check_own()

@@ -22,16 +22,18 @@ from migrator.decide.recovery import (
     originals,
     times_of,
     too_many,
+    united,
     with_open_elsewhere,
 )
 from migrator.domain.brick import Brick
 from migrator.domain.entry import EntryType
 from migrator.domain.errors import MigratorError, ToolFailed
 from migrator.domain.paths import show
-from migrator.domain.recovery import ASIDE, COPIES, BrickLeftovers, Leftover, NameState, RecoverySummary
+from migrator.domain.recovery import ASIDE, COPIES, BrickLeftovers, Leftover, NameState, RecoverySummary, SetLeftover
 from migrator.ports.blocking import Blocking
 from migrator.ports.clock import Clock
 from migrator.ports.recovery import LeftoverBricks, VolumeRecovery
+from migrator.stages.bricks.parent_times import ParentTimes
 
 T = TypeVar("T")
 
@@ -78,6 +80,10 @@ class Recovery:
     _kept: set[bytes] = field(default_factory=set)
     _recovered: int = 0
     _names: int = 0
+    _parents: ParentTimes = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._parents = ParentTimes(volume=self.volume)
 
     async def bring_back(self) -> RecoverySummary:
         """Everything that may be. May be called again after a crash. Raises HostLost, ToolFailed, UsageError."""
@@ -86,19 +92,20 @@ class Recovery:
             self._problems.clear()
             self._kept.clear()
             unseen.clear()
-            for brick in self.bricks:
-                if brick.arbiter:
-                    continue
-                found = (await self._look())[brick.name]
-                unseen += [f"{brick.name}: {reason}" for reason in (*found.unseen, *found.open_unknown)]
-                if words := too_many((found,)):
-                    return RecoverySummary(recovered=self._recovered, names=self._names, problems=(words,))
-                for start in range(0, len(found.found), _AT_ONCE):
-                    await self._some(brick, found.found[start : start + _AT_ONCE])
+            looked = await self._look()
+            unseen += [
+                f"{name}: {reason}" for name, one in looked.items() for reason in (*one.unseen, *one.open_unknown)
+            ]
+            found = self._united(looked)
+            if words := too_many(len(found)):
+                return RecoverySummary(recovered=self._recovered, names=self._names, problems=(words,))
+            for start in range(0, len(found), _AT_ONCE):
+                await self._some(found[start : start + _AT_ONCE])
             if number + 1 == _ROUNDS or (not self._problems and not await self._waits()):
                 break
         # A copy that no leftover needs any more has all its names, or was never given one. Its leftover may be unseen.
-        await self._call(partial(self.volume.tidy, None if unseen else frozenset(self._kept)))
+        await self._change(partial(self.volume.tidy, None if unseen else frozenset(self._kept)))
+        await self._put_times_back()
         problems = [f"{show(name)}: {reason}" for name, reason in sorted(self._problems.items())]
         return RecoverySummary(recovered=self._recovered, names=self._names, problems=(*problems, *unseen))
 
@@ -151,6 +158,9 @@ class Recovery:
         ]
         return {one.brick: one for one in with_open_elsewhere(found)}
 
+    def _united(self, looked: Mapping[str, BrickLeftovers]) -> tuple[SetLeftover, ...]:
+        return united(list(looked.values()), {brick.name for brick in self.bricks if brick.arbiter})
+
     async def _states(self, leftover: Leftover) -> dict[bytes, NameState]:
         """What each of its names is. Without a digest `equal` says only that nothing speaks against it."""
         volume = self.volume
@@ -168,14 +178,14 @@ class Recovery:
 
         return await self.blocking(see, timeout_s=_CONTENT_TIMEOUT_S)
 
-    async def _some(self, brick: Brick, leftovers: Sequence[Leftover]) -> None:
-        """Some of one brick, from their look to their new names."""
+    async def _some(self, found: Sequence[SetLeftover]) -> None:
+        """Some of them, from their look to their new names."""
         groups: list[_Group] = []
-        for leftover in leftovers:
-            with self._told(leftover):
-                group = await self._prepare(brick, leftover)
+        for one in found:
+            with self._told(one.leftover):
+                group = await self._prepare(one)
                 groups += [] if group is None else [group]
-        groups = await self._unchanged(brick, groups)
+        groups = await self._unchanged(groups)
         waiting: list[_Group] = []
         for group in groups:
             with self._told(group.leftover):
@@ -183,7 +193,7 @@ class Recovery:
                 waiting.append(group)
         if any(group.aside for group in waiting):
             await self._settle(waiting)
-        for group in await self._unchanged(brick, waiting, digests=True):
+        for group in await self._unchanged(waiting, digests=True):
             with self._told(group.leftover):
                 await self._place(group)
 
@@ -197,8 +207,10 @@ class Recovery:
                     await self._give_back(group)
             raise
 
-    async def _prepare(self, brick: Brick, leftover: Leftover) -> _Group | None:
+    async def _prepare(self, found: SetLeftover) -> _Group | None:
         """Its copy, whole and proven; None where it needs none. Raises ToolFailed where it is left alone."""
+        leftover = found.leftover
+        brick = next(brick for brick in self.bricks if brick.name == leftover.brick)
         if not leftover.gfid:
             # Its name is not asked for: a client that does can hang (GlusterFS 10.3, cluster.lookup-optimize off; #3688 there).
             raise ToolFailed(
@@ -215,7 +227,7 @@ class Recovery:
         if is_done(states) and not leftover.open:
             await self._drop(group)
             return None
-        if reasons := against(leftover, states):
+        if reasons := (*found.reasons, *against(leftover, states)):
             await self._give_back(group)
             raise ToolFailed("; ".join(reasons))
         if NameState.COPY in states.values():
@@ -238,7 +250,7 @@ class Recovery:
 
     async def _copy(self, brick: Brick, leftover: Leftover) -> bytes:
         volume, times = self.volume, times_of(leftover, own=self.own_times)
-        descriptor = await self._call(lambda: volume.begin_copy(leftover))
+        descriptor = await self._change(lambda: volume.begin_copy(leftover))
         try:
             digest = await self._read(brick, leftover, descriptor)
             await self._call(lambda: volume.end_copy(leftover, descriptor, times=times))
@@ -269,15 +281,17 @@ class Recovery:
         await self.leftovers.read(brick, leftover, take)
         return digest.digest()
 
-    async def _unchanged(self, brick: Brick, groups: Sequence[_Group], *, digests: bool = False) -> list[_Group]:
-        """Those that still are what they were when their copy was made; the others get back what was set aside."""
+    async def _unchanged(self, groups: Sequence[_Group], *, digests: bool = False) -> list[_Group]:
+        """Those that still are what they were when their copy was made, on every brick; the others get back what was set aside."""
         if not groups:
             return []
-        now = {one.inode: one for one in (await self._look(digests=digests))[brick.name].found}
+        looked = await self._look(digests=digests)
+        now = {(one.brick, one.inode): one for brick in looked.values() for one in brick.found}
+        copies = {one.leftover.gfid: one.reasons for one in self._united(looked)}
         good = []
         for group in groups:
-            found = now.get(group.leftover.inode)
-            why = changed(group.leftover, found, group.aside)
+            found = now.get((group.leftover.brick, group.leftover.inode))
+            why = changed(group.leftover, found, group.aside) or "; ".join(copies.get(group.leftover.gfid, ()))
             if not why and digests and not group.begun_before and found is not None and found.digest != group.digest:
                 why = "its content changed"
             if not why:
@@ -293,7 +307,7 @@ class Recovery:
             if path not in group.aside:
                 group.aside.append(path)
             try:
-                await self._call(partial(self.volume.set_aside, path))
+                await self._change(partial(self.volume.set_aside, path), path)
             except OSError:
                 await self._give_back(group)
                 raise
@@ -302,7 +316,7 @@ class Recovery:
         """What was set aside gets its names again, where nothing else has them by now."""
         for path in group.aside:
             try:
-                await self._call(partial(self.volume.put_back, path))
+                await self._change(partial(self.volume.put_back, path), path)
             except FileExistsError as error:
                 raise ToolFailed(
                     f"the volume has something else at {show(path)} by now; what was there before waits at {show(ASIDE + path)}"
@@ -316,7 +330,7 @@ class Recovery:
         for path in placed:
             waits = f"; what was there before waits at {show(ASIDE + path)}" if path in group.aside else ""
             try:
-                await self._call(partial(self.volume.place, group.leftover, path))
+                await self._change(partial(self.volume.place, group.leftover, path), path)
             except FileExistsError as error:
                 raise ToolFailed(f"the volume has something else at {show(path)} by now{waits}") from error
             except OSError as error:
@@ -340,6 +354,16 @@ class Recovery:
         for path in group.aside:
             await self._call(partial(self.volume.drop_aside, group.leftover, path))
         await self._call(partial(self.volume.drop_copy, group.leftover))
+
+    async def _put_times_back(self) -> None:
+        if self._parents.changed:
+            await self.clock.sleep(_SETTLE_S)
+            await self._call(self._parents.put_back)
+
+    async def _change(self, work: Callable[[], T], path: bytes = b"") -> T:
+        """What changes the directory of a path, and may make or remove the working directory in the root."""
+        directories = tuple(dict.fromkeys((path.rpartition(b"/")[0], b"")))
+        return await self._call(lambda: self._parents.around(directories, work))
 
     async def _call(self, work: Callable[[], T]) -> T:
         return await self.blocking(work, timeout_s=_CALL_TIMEOUT_S)

@@ -1,6 +1,7 @@
 """What a drain left on a brick: which names may be touched, and what is proven."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -14,6 +15,7 @@ from migrator.decide.recovery import (
     originals,
     times_of,
     too_many,
+    united,
     with_open_elsewhere,
 )
 from migrator.domain.entry import EntryType
@@ -165,16 +167,54 @@ def test_times_are_glusters_own_where_it_keeps_them() -> None:
     assert times_of(replace(LEFT, own_times=None), own=True) == (10, 30)
 
 
-def test_what_is_open_on_one_copy_is_open_on_all_and_what_is_not_known_is_open() -> None:
+def test_what_is_open_on_one_copy_is_open_on_all() -> None:
     one = BrickLeftovers(brick="gl1:/b", found=(replace(LEFT, open=True),))
     two = BrickLeftovers(brick="gl2:/b", found=(LEFT, replace(LEFT, gfid=OTHER_GFID), replace(LEFT, gfid=b"")))
     _, merged = with_open_elsewhere((one, two))
     assert [left.open for left in merged.found] == [True, False, False]
-    unknown = BrickLeftovers(brick="gl1:/b", found=(), open_unknown=("process 7: not permitted",))
-    _, merged = with_open_elsewhere((unknown, two))
-    assert [left.open for left in merged.found] == [True, True, True]
+
+
+def on(brick: str, **changes: Any) -> BrickLeftovers:
+    return BrickLeftovers(brick=brick, found=(replace(LEFT, brick=brick, **changes),))
+
+
+ARBITER = on("gl3:/b", size_bytes=0, xattrs={}, mtime_ns=99)
+
+
+def test_a_leftover_of_a_whole_set_is_one_and_an_arbiter_is_never_read() -> None:
+    for found in ((on("gl1:/b"), on("gl2:/b", mtime_ns=12, inode=5), ARBITER), (ARBITER, on("gl1:/b"), on("gl2:/b"))):
+        (one,) = united(found, {"gl3:/b"})
+        assert (one.leftover.brick, one.leftover.size_bytes, one.reasons) == ("gl1:/b", 3, ())
+    assert united((ARBITER,), {"gl3:/b"}) == ()
+
+
+@pytest.mark.parametrize(
+    ("second", "third", "words"),
+    [
+        (on("gl2:/b", pending=("trusted.afr.v-client-0",)), ARBITER, "waits to be healed, so gl2:/b"),
+        # The arbiter alone was up when the others changed: it knows whose copy is old.
+        (on("gl2:/b"), on("gl3:/b", pending=("trusted.afr.v-client-1",)), "waits to be healed, so gl3:/b"),
+        (BrickLeftovers(brick="gl2:/b", found=()), ARBITER, "gl2:/b of the same set does not have it"),
+        (on("gl2:/b"), BrickLeftovers(brick="gl3:/b", found=()), "gl3:/b of the same set does not have it"),
+        (on("gl2:/b", names=(b"home/a",)), ARBITER, "other names"),
+        (on("gl2:/b", size_bytes=4), ARBITER, "differ"),
+        (on("gl2:/b", digest=b"other"), ARBITER, "differ"),
+        (on("gl2:/b", xattrs={}), ARBITER, "differ"),
+    ],
+)
+def test_copies_that_do_not_agree_are_left_alone(second: BrickLeftovers, third: BrickLeftovers, words: str) -> None:
+    (one,) = united((on("gl1:/b"), second, third), {"gl3:/b"})
+    (reason,) = one.reasons
+    assert words in reason
+
+
+def test_what_gluster_does_not_know_is_told_once_by_its_name() -> None:
+    strange = replace(LEFT, gfid=b"", names=(b"home/raw",))
+    first, second = (BrickLeftovers(brick=name, found=(strange,)) for name in ("gl1:/b", "gl2:/b"))
+    (one,) = united((first, second))
+    assert one.reasons == ()
 
 
 def test_very_many_are_no_single_files() -> None:
-    assert too_many((BrickLeftovers(brick="b", found=(LEFT,) * MOST_LEFTOVERS),)) == ""
-    assert "10,001 files are left" in too_many((BrickLeftovers(brick="b", found=(LEFT,) * (MOST_LEFTOVERS + 1)),))
+    assert too_many(MOST_LEFTOVERS) == ""
+    assert "10,001 files are left" in too_many(MOST_LEFTOVERS + 1)

@@ -46,6 +46,9 @@ class Volume:
     brick: dict[bytes, File] = field(default_factory=dict)
     descriptor: File | None = None
     on_look: Callable[[], None] | None = None
+    members: tuple[Brick, ...] = (BRICK,)
+    blamed: bytes = b""
+    times: dict[bytes, int] = field(default_factory=dict)
 
     # What lies there.
 
@@ -73,16 +76,20 @@ class Volume:
 
     async def look_at_brick(self, brick: Brick, *, volume_id: str, digests: bool) -> BrickLeftovers:
         await asyncio.sleep(0)
-        assert (brick, volume_id) == (BRICK, "v")
+        assert brick in self.members
+        assert volume_id == "v"
         if self.on_look is not None:
             self.on_look()
         files = {file.number: file for file in self.brick.values()}
-        return BrickLeftovers(brick=brick.name, found=tuple(self._left(file, digests) for file in files.values()))
+        assert not (digests and brick.arbiter), "it has no content"
+        return BrickLeftovers(
+            brick=brick.name, found=tuple(self._left(brick, file, digests) for file in files.values())
+        )
 
-    def _left(self, file: File, digests: bool) -> Leftover:
+    def _left(self, brick: Brick, file: File, digests: bool) -> Leftover:
         names = tuple(sorted(name for name, one in self.brick.items() if one is file))
         return Leftover(
-            brick=BRICK.name,
+            brick=brick.name,
             names=names,
             type=file.type,
             gfid=file.gfid,
@@ -91,7 +98,7 @@ class Volume:
             mode=0o644,
             uid=1,
             gid=1,
-            size_bytes=len(file.content),
+            size_bytes=0 if brick.arbiter else len(file.content),
             blocks=8,
             rdev=0,
             mtime_ns=5,
@@ -102,9 +109,11 @@ class Volume:
             target=file.content if file.type is EntryType.SYMLINK else b"",
             open=file.open,
             digest=hashlib.sha256(file.content).digest() if digests else b"",
+            pending=("trusted.afr.v-client-0",) if self.blamed in names else (),
         )
 
     async def read(self, brick: Brick, leftover: Leftover, take: Callable[[bytes], Awaitable[None]]) -> None:
+        assert not brick.arbiter, "it has no content"
         content = self.brick[leftover.names[0]].content
         for piece in (content[:3], content[3:]):
             await take(piece)
@@ -128,6 +137,7 @@ class Volume:
     def begin_copy(self, leftover: Leftover) -> int | None:
         copy = File(leftover.target, gfid=gfid(), type=leftover.type, finished=False)
         self.names[COPIES + leftover.key] = copy
+        self._touch(b".migrator-recover")
         self.descriptor = copy
         return 7 if leftover.type is EntryType.FILE else None
 
@@ -142,7 +152,18 @@ class Volume:
     def end_copy(self, leftover: Leftover, descriptor: int | None, *, times: tuple[int, int]) -> None:
         self.names[COPIES + leftover.key].finished = True
 
+    def _touch(self, path: bytes) -> None:
+        self.times[path.rpartition(b"/")[0]] = next(_numbers)
+
+    def mtime_ns(self, directory: bytes) -> int:
+        return self.times.get(directory, 1)
+
+    def restore_mtime(self, directory: bytes, mtime_ns: int, *, expected_ns: int) -> None:
+        if self.times[directory] == expected_ns:
+            self.times[directory] = mtime_ns
+
     def _unlink(self, path: bytes) -> None:
+        self._touch(path)
         file = self.names.pop(path)
         if file.on_brick:
             del self.brick[path]
@@ -151,6 +172,7 @@ class Volume:
     def _link(self, file: File, path: bytes) -> None:
         if path in self.names:
             raise FileExistsError(path)
+        self._touch(path)
         self.names[path] = file
         if file.on_brick:
             self.brick[path] = file
@@ -188,6 +210,7 @@ class Volume:
         self.names.pop(COPIES + leftover.key, None)
 
     def tidy(self, keep: Collection[bytes] | None) -> None:
+        self._touch(b".migrator-recover")
         for path in [path for path in self.names if path.startswith(COPIES)]:
             if keep is not None and path.removeprefix(COPIES) not in keep:
                 del self.names[path]
@@ -203,7 +226,7 @@ class OnBrick:
 
 def recovery(volume: Volume, death: Death | None = None, *, in_volume: bool = True) -> Recovery:
     return Recovery(
-        bricks=(BRICK,),
+        bricks=volume.members,
         volume_id="v",
         in_volume=in_volume,
         own_times=True,
@@ -457,14 +480,12 @@ def test_what_was_set_aside_comes_back_where_its_copy_cannot_get_the_name(gone: 
 
 
 class OldCopy(Volume):
-    """The brick of a set that missed the last write: the volume reads another one."""
+    """A set whose bricks tell another content than the volume."""
 
     OLD = b"CONTENT"
 
     async def look_at_brick(self, brick: Brick, *, volume_id: str, digests: bool) -> BrickLeftovers:
-        found = await super().look_at_brick(BRICK, volume_id=volume_id, digests=digests)
-        if brick is not BRICK:
-            return BrickLeftovers(brick=brick.name, found=())
+        found = await super().look_at_brick(brick, volume_id=volume_id, digests=digests)
         old = hashlib.sha256(self.OLD).digest() if digests else b""
         return replace(found, found=tuple(replace(one, digest=old) for one in found.found))
 
@@ -475,9 +496,53 @@ class OldCopy(Volume):
 def test_an_old_copy_of_a_set_replaces_nothing() -> None:
     volume = OldCopy()
     file = volume.shown(b"content", b"home/a", b"home/b")
-    call = replace(recovery(volume), bricks=(BRICK, replace(BRICK, name="gl2:/b", host="gl2")))
-    summary = asyncio.run(call.bring_back())
+    volume.members = (BRICK, replace(BRICK, name="gl2:/b", host="gl2"))
+    summary = bring_back(volume)
     assert summary.recovered == 0
     assert "another content" in summary.problems[0]
     assert volume.names == {b"home/a": file, b"home/b": file}
     assert file.content == b"content"
+
+
+SET = (
+    BRICK,
+    Brick(name="gl2:/b", host="gl2", path=b"/b", online=True),
+    Brick(name="gl1:/b", host="gl1", path=b"/b", online=True, arbiter=True),
+)
+
+
+def test_a_leftover_of_a_replica_set_is_brought_back_once(volume: Volume) -> None:
+    volume.members = SET
+    summary = bring_back(volume)
+    assert (summary.recovered, summary.names, summary.problems) == (4, 6, ())
+    assert volume.tree() == WHOLE
+    # The copies of what the volume never showed stay on all of them, proven.
+    found = asyncio.run(recovery(volume).proven())
+    assert set(found) == {brick.name for brick in SET}
+    assert set(map(frozenset, found.values())) == {frozenset({b"home/r1", b"home/r2", b"home/empty"})}
+
+
+def test_what_waits_to_be_healed_is_named_once_and_left_as_it_is(volume: Volume) -> None:
+    volume.members, volume.blamed = SET, b"home/a"
+    summary = bring_back(volume)
+    (problem,) = summary.problems
+    assert problem.startswith("home/a: it waits to be healed")
+    assert volume.names[b"home/a"] is volume.brick[b"home/a"]
+
+
+def test_directories_get_their_times_back(volume: Volume) -> None:
+    bring_back(volume)
+    assert (volume.mtime_ns(b"home"), volume.mtime_ns(b"")) == (1, 1)
+
+
+def test_a_directory_that_somebody_else_changed_keeps_that_time(volume: Volume) -> None:
+    looks = count()
+
+    def change() -> None:
+        if next(looks) == 2:
+            volume.times[b"home"] = 10**9
+
+    volume.on_look = change
+    bring_back(volume)
+    assert volume.mtime_ns(b"home") > 1
+    assert volume.mtime_ns(b"") == 1
