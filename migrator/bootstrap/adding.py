@@ -1,9 +1,8 @@
 """What an addition of bricks is made of."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 
 from migrator.adapters.bricks.marks import still_strange_on
 from migrator.adapters.bricks.new_places import look_at_new_places
@@ -15,6 +14,7 @@ from migrator.adapters.filesystems.putting_back import put_owners_back
 from migrator.adapters.ledger.sqlite import SqliteLedger
 from migrator.bootstrap import Wiring, new_token
 from migrator.bootstrap.hosts import reached
+from migrator.bootstrap.ledger_backups import backing_up
 from migrator.bootstrap.local_time import local_time
 from migrator.bootstrap.probing import probe_world
 from migrator.domain.addition import TargetRoom
@@ -43,7 +43,7 @@ async def addition_world(
             places=lambda bricks: look_at_new_places(hosts, bricks),
             versions=lambda names: gluster_versions(hosts, names),
             target_room=lambda: _room(wiring),
-            back_up=_back_up(ledger, wiring.site.site.state_dir / "backups"),
+            back_up=backing_up(ledger, wiring.site.site.state_dir),
             hooks=wiring.hooks(),
             ledger=ledger,
             locks=wiring.locks(),
@@ -92,11 +92,3 @@ def _total(wiring: Wiring) -> int | None:
             return target.capacity().total_bytes
     except OSError:
         return None
-
-
-def _back_up(ledger: SqliteLedger, directory: Path) -> Callable[[str], None]:
-    def back_up(name: str) -> None:
-        directory.mkdir(mode=0o700, exist_ok=True)
-        ledger.backup(directory / f"ledger-{name}.db")
-
-    return back_up

@@ -1,9 +1,8 @@
 """What `cutover` and `rollback` are made of."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
 from migrator import bootstrap
 from migrator.adapters.benchmarks.tree_timing import ConfinedTreeTiming
@@ -21,6 +20,7 @@ from migrator.bootstrap.carrying_back import carrying_back
 from migrator.bootstrap.deltas import deltas_of
 from migrator.bootstrap.examining import link_place
 from migrator.bootstrap.hosts import host_specs, reached
+from migrator.bootstrap.ledger_backups import backing_up
 from migrator.bootstrap.streams import brick_guard, lanes_of
 from migrator.config.site import Site
 from migrator.decide.engine_choice import DRIVERS
@@ -118,7 +118,7 @@ async def cutover_parts(
                 policy=policy,
                 deltas=deltas,
                 back=carrying_back(wiring, own=ledger, known=known, progress=progress, policy=policy),
-                backup=_backup(ledger, site.site.state_dir / "backups"),
+                backup=backing_up(ledger, site.site.state_dir),
                 archive_folders=archive_folders(wiring),
                 archived=lambda: proven_archives(wiring, ledger),
                 to_archive=lambda plan, tree: rows_to_archive(wiring, plan)(tree),
@@ -172,11 +172,3 @@ def _verifier(
             )
 
     return verify_tree
-
-
-def _backup(ledger: SqliteLedger, directory: Path) -> Callable[[str], None]:
-    def backup(name: str) -> None:
-        directory.mkdir(mode=0o700, exist_ok=True)
-        ledger.backup(directory / f"ledger-{name}.db")
-
-    return backup

@@ -15,6 +15,7 @@ from migrator.adapters.ledger.sqlite import SqliteLedger
 from migrator.adapters.writers.descriptors import open_on_bricks
 from migrator.bootstrap import Wiring, new_token
 from migrator.bootstrap.hosts import reached
+from migrator.bootstrap.ledger_backups import backing_up
 from migrator.bootstrap.local_time import local_time
 from migrator.bootstrap.probing import probe_world
 from migrator.bootstrap.scanning import bricks
@@ -52,11 +53,6 @@ async def drain_world(
         async def places(some: Sequence[Brick], volume_id: str) -> Mapping[str, PlaceSeen]:
             return await look_at_places(hosts, some, volume_id=volume_id)
 
-        def back_up(name: str) -> None:
-            directory = site.site.state_dir / "backups"
-            directory.mkdir(mode=0o700, exist_ok=True)
-            ledger.backup(directory / f"ledger-{name}.db")
-
         yield DrainWorld(
             volume=GlusterDrains(source.commands, volume=volume),
             source=source,
@@ -67,7 +63,7 @@ async def drain_world(
             versions=versions,
             open_files=open_files,
             places=places,
-            back_up=back_up,
+            back_up=backing_up(ledger, site.site.state_dir),
             throttle=site.drain.throttle,
             windows=site.drain.windows,
             local_time=local_time,

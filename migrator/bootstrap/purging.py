@@ -3,7 +3,6 @@
 import os
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
-from pathlib import Path
 
 from migrator.adapters.catalog.manifest_proofs import ManifestFiles
 from migrator.adapters.executors.site_hosts import SiteHosts
@@ -20,6 +19,7 @@ from migrator.bootstrap.archiving import proven_archives
 from migrator.bootstrap.back_ledgers import back_ledger
 from migrator.bootstrap.examining import link_place
 from migrator.bootstrap.hosts import reached
+from migrator.bootstrap.ledger_backups import backing_up
 from migrator.decide.switching import user_problem
 from migrator.domain.cutover import CutoverRecord
 from migrator.domain.cutover_seen import BackupSeen
@@ -53,7 +53,7 @@ async def purge_world(
                 writers=_writers(wiring, source, hosts),
                 link=_link(wiring),
                 backup=_recorded(wiring, ledger),
-                back_up=_back_up(ledger, site.site.state_dir / "backups"),
+                back_up=backing_up(ledger, site.site.state_dir),
                 archived=lambda: proven_archives(wiring, ledger),
                 skipped=_skipped(wiring, ledger),
                 hooks=wiring.hooks(),
@@ -110,14 +110,6 @@ def _carried(wiring: Wiring) -> Callable[[CutoverRecord], Sequence[VerificationR
             return [one for one in ledger.verifications.of_plan(PLAN) if one.batch == record.id]
 
     return look
-
-
-def _back_up(ledger: SqliteLedger, directory: Path) -> Callable[[str], None]:
-    def back_up(name: str) -> None:
-        directory.mkdir(mode=0o700, exist_ok=True)
-        ledger.backup(directory / f"ledger-{name}.db")
-
-    return back_up
 
 
 def _link(wiring: Wiring) -> Callable[[UserTree], LeadsTo]:

@@ -12,6 +12,7 @@ from migrator.adapters.writers.clients import known_endpoints
 from migrator.adapters.writers.search import BrickWriters
 from migrator.bootstrap import Wiring, new_token
 from migrator.bootstrap.hosts import reached
+from migrator.bootstrap.ledger_backups import backing_up
 from migrator.bootstrap.scanning import bricks, user_map
 from migrator.domain.errors import UsageError
 from migrator.domain.paths import percent_escape
@@ -58,11 +59,6 @@ async def retirement_world(
                 hosts, tuple(hosts.names), wiring.processes, volume=volume, mount=wiring.source_root
             )
 
-        def back_up(name: str) -> None:
-            directory = site.site.state_dir / "backups"
-            directory.mkdir(mode=0o700, exist_ok=True)
-            ledger.backup(directory / f"ledger-{name}.db")
-
         yield RetirementWorld(
             volume=GlusterRetirements(source.commands, volume=volume),
             source=source,
@@ -73,7 +69,7 @@ async def retirement_world(
             cover=CoverParquetFiles(site.catalogs_dir, temp_dir=wiring.temp_dir),
             manifests=wiring.manifests(),
             list_to=_list_to,
-            back_up=back_up,
+            back_up=backing_up(ledger, site.site.state_dir),
             hooks=wiring.hooks(),
             ledger=ledger,
             locks=wiring.locks(),
