@@ -7,9 +7,7 @@ before size and times of a file prove anything.
 """
 
 import asyncio
-from collections.abc import Coroutine
 from dataclasses import dataclass, replace
-from typing import TypeVar
 
 from migrator.decide.stopping import stop_reason
 from migrator.domain.errors import MigratorError, ToolFailed
@@ -24,8 +22,7 @@ from migrator.ports.processes import Command, Completed
 from migrator.stages.run.context import LOG, PassUnderWay
 from migrator.stages.run.leftovers import remove_before_stream
 from migrator.stages.run.meter import Meter, cancel_and_wait
-
-_T = TypeVar("_T")
+from migrator.stages.run.through_cancellation import through_cancellation
 
 _ALL = 2**31 - 1
 _BROUGHT = (ChunkKind.RANGES, ChunkKind.FILES, ChunkKind.RANGED_FILES)
@@ -257,8 +254,8 @@ class _Step:
     async def _end(self, run: _Run, stream: "asyncio.Task[Completed]") -> None:
         """End the driver and all that it has started. Raises _Unended where something is left."""
         stream.cancel()
-        await _through_cancellation(asyncio.wait({stream}, timeout=self._pass.request.end_timeout_s))
-        left = await _through_cancellation(self._driving.executor.end_orphans([run.token]))
+        await through_cancellation(asyncio.wait({stream}, timeout=self._pass.request.end_timeout_s))
+        left = await through_cancellation(self._driving.executor.end_orphans([run.token]))
         if left or not stream.done():
             name = f"attempt {run.attempt_id} of {self._name}, token {run.token}"
             self._pass.unended.append(name)
@@ -339,17 +336,3 @@ class _Step:
     def _say(self, chunk: ChunkRecord, severity: Severity, message: str) -> None:
         subject = f"batch {self._pass.batch.number}, {show(chunk.tree)}"
         self._pass.invocation.say(EventKind.TREE_DRIVEN, severity, subject, message)
-
-
-async def _through_cancellation(work: Coroutine[object, object, _T]) -> _T:
-    """Let something short and bounded come to its end however often this task is cancelled; tells the caller nothing
-    of that, who is being cancelled anyway.
-    """
-    task = asyncio.ensure_future(work)
-    while not task.done():
-        try:
-            await asyncio.shield(task)
-        except asyncio.CancelledError:
-            if task.cancelled():
-                raise
-    return task.result()

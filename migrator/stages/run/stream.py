@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 from migrator.domain.errors import ToolFailed
 from migrator.domain.paths import show
@@ -20,8 +20,7 @@ from migrator.ports.run_files import AttemptFiles
 from migrator.ports.streams import Executor, StreamReader
 from migrator.stages.run.context import LOG, PassUnderWay
 from migrator.stages.run.meter import Meter
-
-_T = TypeVar("_T")
+from migrator.stages.run.through_cancellation import through_cancellation
 
 DIGEST_ALGORITHM = "blake2b"
 """What streams make digests with, where they do: the one that `verify` knows by the same name."""
@@ -142,9 +141,9 @@ class Stream:
     async def _end(self, stream: "asyncio.Task[Completed]") -> bool:
         """End the stream; whether nothing of it is left. However often this task is cancelled meanwhile."""
         stream.cancel()
-        await _through_cancellation(asyncio.wait({stream}, timeout=self._pass.request.end_timeout_s))
+        await through_cancellation(asyncio.wait({stream}, timeout=self._pass.request.end_timeout_s))
         try:
-            left = await _through_cancellation(self._executor.end_orphans([self._token]))
+            left = await through_cancellation(self._executor.end_orphans([self._token]))
         except HostLost as error:
             LOG.error("whether a stream has ended is not known: %s", error.message, extra={"attempt": self._attempt_id})
             return False
@@ -155,17 +154,3 @@ class Stream:
         self._pass.unended.append(name)
         LOG.error("a stream cannot be ended: %s", name)
         raise Unended(name)
-
-
-async def _through_cancellation(work: Coroutine[object, object, _T]) -> _T:
-    """Let something short and bounded come to its end however often this task is cancelled; tells the caller nothing
-    of that, who is being cancelled anyway.
-    """
-    task = asyncio.ensure_future(work)
-    while not task.done():
-        try:
-            await asyncio.shield(task)
-        except asyncio.CancelledError:
-            if task.cancelled():
-                raise
-    return task.result()
