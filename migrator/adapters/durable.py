@@ -1,5 +1,8 @@
-"""Files of the state directory that are whole or not there: temporary name, fsync, rename, fsync of the directory."""
+"""Files of the state directory that are whole or not there: temporary name, fsync, rename, fsync of the directory;
+and their digests.
+"""
 
+import hashlib
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -7,6 +10,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 _TEMPORARY_SUFFIX = ".tmp"
+_DIGEST_BYTES = 32
 
 
 def temporary_name(file: Path) -> Path:
@@ -49,3 +53,9 @@ def sync(path: Path) -> None:
         os.fsync(fd)
     finally:
         os.close(fd)
+
+
+def file_digest(file: Path) -> str:
+    """BLAKE2b over a file, of 32 bytes, in hexadecimal. Raises OSError."""
+    with open(file, "rb") as stream:
+        return hashlib.file_digest(stream, lambda: hashlib.blake2b(digest_size=_DIGEST_BYTES)).hexdigest()

@@ -1,6 +1,5 @@
 """Manifests as Parquet files: one directory a verification, with what differs and what is lost beside the manifest."""
 
-import hashlib
 import shutil
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -25,7 +24,7 @@ from migrator.adapters.catalog.manifest_schema import (
 )
 from migrator.adapters.catalog.reader import open_closed
 from migrator.adapters.catalog.schema import CLOSING_RECORD, numbered
-from migrator.adapters.durable import sync, temporary_name
+from migrator.adapters.durable import file_digest, sync, temporary_name
 from migrator.decide.expectations import Loss
 from migrator.domain.errors import MigratorError, Refused
 from migrator.domain.plan import SurpriseKind
@@ -146,7 +145,7 @@ class ManifestDirectories:
         file = Path(manifest)
         if not file.is_file():
             raise _missing(file)
-        return _file_digest(file)
+        return file_digest(file)
 
     def open_earlier(self, manifest: str, *, digest: str) -> ParquetEarlierManifest:
         """Open the manifest of an earlier verification, as the port says."""
@@ -258,7 +257,7 @@ class ParquetDraft:
         file = self._directory / MANIFEST_FILE
         return ClosedManifest(
             file=str(file),
-            digest=_file_digest(file),
+            digest=file_digest(file),
             rows=pq.read_metadata(file).num_rows,
             differences_file=str(self._directory / DIFFERENCES_FILE),
         )
@@ -347,11 +346,6 @@ def _first_of_each_kind(database: duckdb.DuckDBPyConnection, file: Path, per_kin
         QUALIFY row_number() OVER (PARTITION BY kind ORDER BY path) <= ? ORDER BY kind, path
     """
     return database.execute(query, [str(file), per_kind]).fetchall()
-
-
-def _file_digest(file: Path) -> str:
-    with file.open("rb") as stream:
-        return hashlib.file_digest(stream, lambda: hashlib.blake2b(digest_size=32)).hexdigest()
 
 
 def _missing(file: Path) -> Refused:

@@ -1,5 +1,6 @@
 """What drivers hand on to their rsyncs, as words without blanks, quotes and dollars: scripts paste them into shells."""
 
+import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -68,3 +69,9 @@ def _attributes(capabilities: TargetCapabilities) -> Sequence[str]:
         words.append("--filter=+x_security.**")
     words.append("--filter=-x_**")
     return words
+
+
+def search_path(programs: Sequence[bytes]) -> str:
+    """PATH for a driver: where its programs lie, and the usual places."""
+    own = [os.fsdecode(os.path.dirname(program)) for program in programs]
+    return ":".join(dict.fromkeys([*own, "/usr/local/bin", "/usr/bin", "/bin", "/usr/sbin", "/sbin"]))

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from migrator.adapters.engines.driver_logs import GrowingFile, Kept, Lines, read_head
-from migrator.adapters.engines.driver_options import is_plain, rsync_words
+from migrator.adapters.engines.driver_options import is_plain, rsync_words, search_path
 from migrator.adapters.engines.progress import ProgressParser
 from migrator.decide.driver_parts import PartLog, stop_of
 from migrator.decide.fpsync_outcome import EndedFpsync, judge_fpsync, parse_line
@@ -75,7 +75,7 @@ class Fpsync:
             words = (b"-r", os.fsencode(resumed))
         return Command(
             argv=(self._programs.fpsync, b"-n", b"%d" % work.jobs, b"-t", view.work, b"-vv", *words),
-            environment={"PATH": _path_of(self.files), "HOME": os.fsdecode(view.work)},
+            environment={"PATH": search_path(self.files), "HOME": os.fsdecode(view.work)},
             timeout_s=None,
         )
 
@@ -255,8 +255,3 @@ def _runs(directory: Path) -> list[str]:
 
 def _written(words: Sequence[bytes]) -> bytes:
     return b"".join(word + b"\0" for word in words)
-
-
-def _path_of(programs: Sequence[bytes]) -> str:
-    own = [os.fsdecode(os.path.dirname(program)) for program in programs]
-    return ":".join(dict.fromkeys([*own, "/usr/local/bin", "/usr/bin", "/bin", "/usr/sbin", "/sbin"]))

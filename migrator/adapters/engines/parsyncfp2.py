@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from migrator.adapters.engines.driver_logs import GrowingFile, Kept, Lines
-from migrator.adapters.engines.driver_options import is_plain, rsync_words
+from migrator.adapters.engines.driver_options import is_plain, rsync_words, search_path
 from migrator.decide.driver_parts import PartLog, stop_of
 from migrator.decide.parsyncfp2_outcome import (
     EndedParsyncfp2,
@@ -96,7 +96,7 @@ class Parsyncfp2:
                 view.target_tree,
             ),
             environment={
-                "PATH": _path_of(self.files),
+                "PATH": search_path(self.files),
                 "HOME": os.fsdecode(view.work),
                 "USER": "root" if self._privileged else "user",
                 "SHELL": "/bin/sh",
@@ -193,8 +193,3 @@ def _bandwidth(work: DriverWork) -> Sequence[bytes]:
     if work.bwlimit_bytes_per_s is None:
         return ()
     return (b"--maxbw=%d" % max(work.bwlimit_bytes_per_s // KIB, work.jobs),)
-
-
-def _path_of(programs: Sequence[bytes]) -> str:
-    own = [os.fsdecode(os.path.dirname(program)) for program in programs]
-    return ":".join(dict.fromkeys([*own, "/usr/local/bin", "/usr/bin", "/bin", "/usr/sbin", "/sbin"]))

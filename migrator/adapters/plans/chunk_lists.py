@@ -2,7 +2,6 @@
 directory.
 """
 
-import hashlib
 import os
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
@@ -13,7 +12,7 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from migrator.adapters.durable import replacing, sync
+from migrator.adapters.durable import file_digest, replacing, sync
 from migrator.adapters.plans.documents import check_plan_name
 from migrator.decide.packing import PackedChunk
 from migrator.domain.errors import Refused
@@ -56,8 +55,6 @@ _PATH_COLUMNS = (
 )
 _SPLITS = "splits/"
 _PASSES = "passes/"
-_DIGEST_BYTES = 32
-_READ_BYTES = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,11 +174,7 @@ class ChunkListFiles:
     def digest(self, chunk_list: str) -> str:
         """BLAKE2b over the file, in hexadecimal. Raises Refused where it is missing."""
         try:
-            with open(self._file(chunk_list), "rb") as stream:
-                digest = hashlib.blake2b(digest_size=_DIGEST_BYTES)
-                while piece := stream.read(_READ_BYTES):
-                    digest.update(piece)
-                return digest.hexdigest()
+            return file_digest(self._file(chunk_list))
         except FileNotFoundError:
             raise _missing(chunk_list, self._file(chunk_list)) from None
 

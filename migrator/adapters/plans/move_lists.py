@@ -1,6 +1,5 @@
 """Move lists: one Parquet file for each delta pass, its renames first, then what vanished."""
 
-import hashlib
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
@@ -10,7 +9,7 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from migrator.adapters.durable import replacing, sync
+from migrator.adapters.durable import file_digest, replacing, sync
 from migrator.domain.changes import Gone, Rename
 from migrator.domain.entry import EntryType
 from migrator.domain.errors import Refused, UsageError
@@ -34,8 +33,6 @@ ROW_GROUP_ROWS = 20_000
 _RENAME, _GONE = "rename", "gone"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,150}", re.ASCII)
 _SUFFIX = ".parquet"
-_DIGEST_BYTES = 32
-_READ_BYTES = 1024 * 1024
 
 
 class MoveListFiles:
@@ -75,14 +72,10 @@ class MoveListFiles:
     def digest(self, move_list: str) -> str:
         """BLAKE2b over the file, in hexadecimal. Raises Refused where it is missing."""
         file = self._file(move_list)
-        digest = hashlib.blake2b(digest_size=_DIGEST_BYTES)
         try:
-            with open(file, "rb") as stream:
-                while piece := stream.read(_READ_BYTES):
-                    digest.update(piece)
+            return file_digest(file)
         except FileNotFoundError:
             raise _missing(move_list, file) from None
-        return digest.hexdigest()
 
     def _rows(self, move_list: str, what: str) -> Iterator[dict[str, Any]]:
         file = self._file(move_list)

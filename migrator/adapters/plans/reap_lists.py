@@ -10,7 +10,7 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from migrator.adapters.durable import replacing, sync
+from migrator.adapters.durable import file_digest, replacing, sync
 from migrator.adapters.plans.documents import check_plan_name
 from migrator.domain.errors import Refused
 from migrator.domain.reap import ReapAction, ReapRow, reap_rows
@@ -37,9 +37,7 @@ REAP_SCHEMA = pa.schema(_FIELDS)
 ROW_GROUP_ROWS = 20_000
 
 _FILE = "reap.parquet"
-_DIGEST_BYTES = 32
 _KEY_BYTES = 8
-_READ_BYTES = 1024 * 1024
 _HINT = "bring it back, or make a new plan with `migrator plan`"
 
 
@@ -69,14 +67,10 @@ class ReapListFiles:
     def digest(self, reap_list: str) -> str:
         """BLAKE2b over the file, in hexadecimal. Raises Refused where it is missing."""
         file = self._file(reap_list)
-        digest = hashlib.blake2b(digest_size=_DIGEST_BYTES)
         try:
-            with open(file, "rb") as stream:
-                while piece := stream.read(_READ_BYTES):
-                    digest.update(piece)
+            return file_digest(file)
         except FileNotFoundError:
             raise _missing(reap_list, file) from None
-        return digest.hexdigest()
 
     def checked(self, reap_list: str, digest: str) -> Path:
         """The file, once its digest is that of the plan. Raises Refused where it is not."""
