@@ -35,7 +35,7 @@ from migrator.domain.retirement import (
     Uncovered,
     UncoveredKind,
 )
-from migrator.domain.scan import CatalogRecord
+from migrator.domain.scan import CatalogRecord, StrangeFiles
 from migrator.domain.site import TargetCapabilities
 from migrator.domain.trash import TRASH_NAME
 from migrator.domain.volume_tasks import VolumeTask
@@ -130,6 +130,7 @@ class Site:
     source: FakeFileSystem = field(default_factory=Rooted)
     opened: Writers = field(default_factory=Writers)
     whole: bool = True
+    strange: tuple[StrangeFiles, ...] = ()
     scans: int = 0
     locks: FakeLocks = field(default_factory=FakeLocks)
     clock: Clock = field(default_factory=VirtualClock)
@@ -162,6 +163,7 @@ class Site:
             directories=0,
             size_bytes=0,
             problems=0,
+            strange=self.strange,
         )
         self.ledger.scans.finish(record)
         return record
@@ -291,6 +293,10 @@ def _not_whole(site: Site) -> None:
     site.whole = False
 
 
+def _past_gluster(site: Site) -> None:
+    site.strange = (StrangeFiles(brick="gl1:/b", files=1, paths=(b"home/placed",)),)
+
+
 def _sick(site: Site) -> None:
     site.source.sick = ("brick gl1:/b is down",)
 
@@ -320,7 +326,7 @@ def _a_brick_that_was_not_asked(site: Site) -> None:
 @pytest.mark.parametrize(
     "disturb",
     [
-        *(_client, _open, _not_whole, _sick, _kept),
+        *(_client, _open, _not_whole, _past_gluster, _sick, _kept),
         *(_of_a_bench, _among_probes, _a_trash_of_a_user, _a_brick_that_was_not_asked),
     ],
 )

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from migrator.decide import retirement_words as words
 from migrator.decide.retirement import catalog_problem, next_step
+from migrator.decide.strange_files import strange_sentences
 from migrator.domain.brick import VolumeState
 from migrator.domain.errors import ExitCode, MigratorError, Refused, ToolFailed, UsageError
 from migrator.domain.events import EventKind, Severity
@@ -18,6 +19,7 @@ from migrator.domain.retirement import (
     RetireRequest,
     RetireStep,
 )
+from migrator.domain.scan import CatalogRecord
 from migrator.ports.site import SiteRecord
 from migrator.stages.bricks.retire_context import LOG, RetireCall, RetirementWorld, hooked, subject_of
 from migrator.stages.bricks.retire_looking import RetirementLooker
@@ -149,7 +151,7 @@ class _Retirement:
         world = self.call.world
         if not self.call.request.dry_run:
             record = await world.scan()
-            return record.name, record.started_at_s, () if record.whole else record.reasons
+            return record.name, record.started_at_s, _catalog_reasons(record)
         known = [one for one in world.ledger.scans.all() if one.finished_at_s is not None and not one.scope]
         newest = known[-1] if known else None
         problem = catalog_problem(
@@ -161,7 +163,7 @@ class _Retirement:
         )
         if newest is None or problem is not None:
             return "", 0.0, (problem or "there is no catalog",)
-        return newest.name, newest.started_at_s, ()
+        return newest.name, newest.started_at_s, _catalog_reasons(newest)
 
     async def _retire(self, state: VolumeState, looker: RetirementLooker, cover: CoverFound) -> RetirementSummary:
         call, proven = self.call, cover.proven
@@ -265,6 +267,11 @@ class _Retirement:
             message = f"volume {summary.volume} was not retired: {'; '.join((summary.words, *summary.reasons))}"
             self.call.say(EventKind.RETIREMENT_HALTED, Severity.ERROR, subject_of(summary.volume), message)
         return summary
+
+
+def _catalog_reasons(record: CatalogRecord) -> tuple[str, ...]:
+    """Why a catalog does not tell everything that lies there. What was put on bricks past Gluster nobody has copied."""
+    return (*(() if record.whole else record.reasons), *strange_sentences(record.strange))
 
 
 class _Halted(Refused):
