@@ -7,10 +7,13 @@ from migrator.decide.drain_standing import RATE_WINDOW_S
 from migrator.domain.addition import UNTOUCHED_STATES, AdditionRecord, AdditionSide, AdditionState
 from migrator.domain.addition_standing import AdditionStanding
 from migrator.domain.drain import DrainSample
+from migrator.domain.paths import show
 from migrator.domain.report import Blocker
-from migrator.domain.units import format_duration
+from migrator.domain.units import format_duration, several
 
 _MOVING = (AdditionState.LAYOUT, AdditionState.BALANCING)
+_DIRECTORIES = 5
+"""So many directories stand among what waits, each with its command."""
 
 
 def standing(record: AdditionRecord, samples: Sequence[DrainSample]) -> AdditionStanding:
@@ -44,6 +47,7 @@ def standing(record: AdditionRecord, samples: Sequence[DrainSample]) -> Addition
         left_s=_left_s(rate, record.notes.files, lookups) if balancing else None,
         looked_at_s=samples[-1].at_s if samples else None,
         failure=record.failure,
+        directories=record.notes.directories or (),
     )
 
 
@@ -63,8 +67,9 @@ def newest_attempts(records: Sequence[AdditionRecord]) -> tuple[AdditionRecord, 
 
 
 def addition_blockers(additions: Sequence[AdditionStanding], *, at_work: bool, now_s: float) -> Iterator[Blocker]:
-    """Additions that wait for somebody. `at_work`: a command goes on with one."""
+    """Additions that wait for somebody, and directories that they have changed. `at_work`: a command goes on with one."""
     for one in additions:
+        yield from _directories(one)
         if one.state is AdditionState.SETTLED or one.state in UNTOUCHED_STATES or at_work:
             continue
         subject = f"addition of {' '.join(one.bricks)} to the {one.side.value}"
@@ -79,6 +84,17 @@ def addition_blockers(additions: Sequence[AdditionStanding], *, at_work: bool, n
             subject=subject,
             on=f"it is {one.state.value}, and no command goes on with it{looked}{failed}",
             hint=f"{again(one)} (with the options of the first time)",
+        )
+
+
+def _directories(one: AdditionStanding) -> Iterator[Blocker]:
+    for directory in one.directories[:_DIRECTORIES]:
+        yield Blocker(subject=show(directory.path), on=directory.reason, hint=f"`{directory.command}`")
+    if (more := len(one.directories) - _DIRECTORIES) > 0:
+        yield Blocker(
+            subject=f"addition of {' '.join(one.bricks)} to the {one.side.value}",
+            on=f"{several(more, 'more directory waits', 'more directories wait')} for somebody",
+            hint="`migrator brick status --json` has the command for each (`directories`)",
         )
 
 

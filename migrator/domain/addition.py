@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from migrator.domain.cutover import StepResult
+from migrator.domain.directory_owners import ListedDirectory
 from migrator.domain.drain import ChangedOption
 
 
@@ -112,7 +113,8 @@ class AdditionNotes:
     was begun (empty: none). `room_before` is the target before it was given anything; it stands once it is known.
     `size_bytes` is what the new bricks have together, `files` how many a rebalance will look at: those of the catalog, once for
     each copy. `options` are those of the volume that it changes: of one that is there already `before` stays, and `given` is
-    added to; an empty tuple says that all are put back.
+    added to; an empty tuple says that all are put back. `directories` are those that have lost owner or mode on the way to the
+    new bricks and wait for people: all that do, so an empty tuple says that none does.
     """
 
     task_id: str | None = None
@@ -121,6 +123,7 @@ class AdditionNotes:
     size_bytes: int | None = None
     files: int | None = None
     options: tuple[ChangedOption, ...] | None = None
+    directories: tuple[ListedDirectory, ...] | None = None
 
 
 NO_NOTES = AdditionNotes()

@@ -5,6 +5,7 @@ from enum import StrEnum
 
 from migrator.domain.addition import AdditionSide, AdditionState
 from migrator.domain.addition_seen import NewPlace, Wish
+from migrator.domain.directory_owners import ListedDirectory
 from migrator.domain.errors import ExitCode
 
 
@@ -42,7 +43,8 @@ _EXIT_CODES = {AdditionEnding.HALTED: ExitCode.REFUSED, AdditionEnding.STUCK: Ex
 class AdditionSummary:
     """The result. `reasons` speak against going on. `state` is how far it is by the record. `places` are what lies where the
     bricks are to be, where that was looked at. `moved_files`, `moved_bytes`, `failures` and `skipped` are those of the last
-    task that moved files, `size_bytes` what the new bricks have together, where that is known.
+    task that moved files, `size_bytes` what the new bricks have together, where that is known. `directories` have lost owner or mode
+    on the way to the new bricks and wait for people.
     """
 
     side: AdditionSide
@@ -61,6 +63,7 @@ class AdditionSummary:
     moved_bytes: int = 0
     failures: int = 0
     skipped: int = 0
+    directories: tuple[ListedDirectory, ...] = ()
 
     @property
     def exit_code(self) -> ExitCode:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from migrator.domain.addition import AdditionSide, AdditionState
+from migrator.domain.directory_owners import ListedDirectory
 from migrator.domain.drain_standing import DrainStanding
 
 
@@ -12,7 +13,7 @@ class AdditionStanding:
     Gluster has counted, over the fix-layout and all rebalances; `lookups`, `failures` and `skipped` those of the last
     task. `files` are how many a rebalance will look at, a file of a replica set once for each copy. The rates are of the
     last half hour that was looked at, `left_s` how long it still takes by them. What is not known is None: of a fix-layout
-    Gluster counts nothing. `looked_at_s` is when Gluster was asked last.
+    Gluster counts nothing. `looked_at_s` is when Gluster was asked last. `directories` wait for people.
     """
 
     id: int
@@ -35,6 +36,7 @@ class AdditionStanding:
     left_s: float | None
     looked_at_s: float | None
     failure: str
+    directories: tuple[ListedDirectory, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,6 +19,7 @@ from migrator.domain.addition import (
 )
 from migrator.domain.addition_seen import Act
 from migrator.domain.cutover import StepResult
+from migrator.domain.directory_owners import ListedDirectory
 from migrator.domain.drain import DrainSample
 from migrator.domain.errors import LedgerCorrupt
 from migrator.domain.volume_tasks import TaskStatus
@@ -191,3 +192,17 @@ def test_counters_over_time(ledger: Ledger) -> None:
         (5.0, "gl2", 7),
     ]
     assert list(ledger.additions.samples(record.id + 1)) == []
+
+
+def test_directories_that_wait_are_all_that_do(ledger: Ledger) -> None:
+    record = plan(ledger)
+    assert record.notes.directories is None
+    one = ListedDirectory(
+        path=b"home/\xff%\n", gfid="ab" * 16, mode=0o2750, uid=1, gid=2, reason="who knows", command="chmod 'x'"
+    )
+    ledger.additions.note(record.id, AdditionNotes(directories=(one, replace(one, path=b"other"))))
+    assert ledger.additions.note(record.id, AdditionNotes(files=1)).notes.directories == (
+        one,
+        replace(one, path=b"other"),
+    )
+    assert ledger.additions.note(record.id, AdditionNotes(directories=())).notes.directories == ()

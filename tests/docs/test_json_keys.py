@@ -30,6 +30,7 @@ from migrator.domain.capacity import CapacityOutlook, CapacitySample
 from migrator.domain.changes import Changes, ChangeTally, TreeChanges
 from migrator.domain.convergence import ConvergenceRecord, Prediction, TreeChurn
 from migrator.domain.cutover_run import CutoverSummary, TreeOutcome
+from migrator.domain.directory_owners import ListedDirectory
 from migrator.domain.drain_preflight import RetainedSource
 from migrator.domain.drain_run import DrainCheck, DrainSummary
 from migrator.domain.drain_standing import DrainStanding
@@ -91,6 +92,7 @@ TYPES = [
     report.CutoverFacts,
     DrainStanding,
     AdditionStanding,
+    ListedDirectory,
     BrickStandings,
     report.PassFacts,
     report.AttentionCount,

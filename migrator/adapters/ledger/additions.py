@@ -25,8 +25,10 @@ from migrator.domain.addition import (
     TargetRoom,
 )
 from migrator.domain.addition_seen import Act
+from migrator.domain.directory_owners import ListedDirectory
 from migrator.domain.drain import DrainSample, merged_options
 from migrator.domain.errors import LedgerCorrupt
+from migrator.domain.paths import percent_escape, percent_unescape
 
 _additions, _samples = tables.additions, tables.addition_samples
 _rows = AttemptTables(
@@ -189,6 +191,8 @@ def _noted(row: Row[Any], notes: AdditionNotes) -> dict[str, Any]:
     if notes.options is not None:
         merged = merged_options(decode_options(row.options), notes.options) if notes.options else ()
         values["options"] = encode_options(merged or ())
+    if notes.directories is not None:
+        values["directories"] = _encode_directories(notes.directories)
     if notes.room_before is not None and row.room_before is None:
         values["room_before"] = json.dumps(asdict(notes.room_before))
     return {name: value for name, value in values.items() if value is not None}
@@ -213,8 +217,19 @@ def _record(row: Row[Any]) -> AdditionRecord:
             size_bytes=row.size_bytes,
             files=row.files,
             options=decode_options(row.options),
+            directories=_decode_directories(row.directories),
         ),
     )
+
+
+def _encode_directories(directories: Sequence[ListedDirectory]) -> str:
+    return json.dumps([asdict(one) | {"path": percent_escape(one.path)} for one in directories])
+
+
+def _decode_directories(text: str | None) -> tuple[ListedDirectory, ...] | None:
+    if text is None:
+        return None
+    return tuple(ListedDirectory(**{**one, "path": percent_unescape(one["path"])}) for one in json.loads(text))
 
 
 def _step(row: Row[Any]) -> AdditionStepRecord:

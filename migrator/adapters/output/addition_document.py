@@ -7,7 +7,11 @@ from migrator.adapters.output.wording import NONE, when
 from migrator.domain.addition_run import AdditionEnding, AdditionSummary
 from migrator.domain.addition_seen import NewPlace
 from migrator.domain.addition_standing import AdditionStanding
+from migrator.domain.directory_owners import ListedDirectory
+from migrator.domain.paths import show
 from migrator.domain.units import format_count, format_duration, format_rate, format_size
+
+_DIRECTORIES = 50
 
 
 def addition_document(summary: AdditionSummary) -> Document:
@@ -34,6 +38,14 @@ def addition_table(additions: Sequence[AdditionStanding]) -> Block:
         text("last look"),
     ]
     return table("", columns, [_standing(one) for one in additions])
+
+
+def directory_tables(directories: Sequence[ListedDirectory]) -> Iterator[Block]:
+    """Directories that lost owner or mode on the way to new bricks and wait for people, if there are any."""
+    if directories:
+        columns = [wide("directory"), wide("why it waits"), wide("what puts it right")]
+        rows = [(show(one.path), one.reason, one.command) for one in directories]
+        yield table("Directories that wait for somebody", columns, rows, limit=_DIRECTORIES)
 
 
 def _standing(one: AdditionStanding) -> tuple[str, ...]:
@@ -72,6 +84,7 @@ def _blocks(summary: AdditionSummary) -> Iterator[Block]:
         pairs.append(("failures", format_count(summary.failures)))
         pairs.append(("skipped", format_count(summary.skipped)))
     yield facts(pairs)
+    yield from directory_tables(summary.directories)
     if summary.places:
         columns = [
             wide("brick"),

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from migrator.adapters.output.addition_document import addition_table
+from migrator.adapters.output.addition_document import addition_table, directory_tables
 from migrator.adapters.output.document import (
     Block,
     Document,
@@ -49,6 +49,8 @@ def brick_standings_document(bricks: BrickStandings) -> Document:
     added: list[Block] = [addition_table(bricks.additions)] if bricks.additions else [paragraph("No brick was added.")]
     for blocks, every in ((drains, bricks.drains), (added, bricks.additions)):
         blocks += [paragraph(f"{', '.join(one.bricks)}: {one.failure}", alert=True) for one in every if one.failure]
+    for one in bricks.additions:
+        added += directory_tables(one.directories)
     sections = (Section(title="Drains", blocks=tuple(drains)), Section(title="Additions", blocks=tuple(added)))
     return Document(title="Drains and additions of bricks", subtitle="by the ledger", sections=sections)
 

@@ -6,6 +6,7 @@ import pytest
 
 from migrator.decide.addition_standing import addition_blockers, newest_attempts, standing
 from migrator.domain.addition import AdditionNotes, AdditionRecord, AdditionSide, AdditionState
+from migrator.domain.directory_owners import ListedDirectory
 from migrator.domain.drain import DrainSample
 from migrator.domain.volume_tasks import TaskStatus
 
@@ -102,3 +103,20 @@ def test_what_nobody_goes_on_with_is_said_and_nothing_else(state: AdditionState)
     assert "no room" in blocker.on
     assert f"migrator brick add {NEW} --to source --instead-of gl1:/old" in blocker.hint
     assert ("1 min ago" in blocker.on) == (state is not S.FAILED)
+
+
+def listed(number: int) -> ListedDirectory:
+    return ListedDirectory(
+        path=b"home/a\xff/%d" % number, gfid="", mode=0, uid=0, gid=0, reason="shut", command=f"chmod {number}"
+    )
+
+
+@pytest.mark.parametrize("at_work", [False, True])
+def test_directories_wait_each_with_its_command_also_when_everything_else_is_over(at_work: bool) -> None:
+    notes = AdditionNotes(directories=tuple(map(listed, range(7))))
+    one = standing(record(S.SETTLED, notes=notes), ())
+    *first, more = addition_blockers([one], at_work=at_work, now_s=80.0)
+    assert [(blocker.subject, blocker.on, blocker.hint) for blocker in first] == [
+        (rf"home/a\xff/{number}", "shut", f"`chmod {number}`") for number in range(5)
+    ]
+    assert more.on.startswith("2 more directories wait")

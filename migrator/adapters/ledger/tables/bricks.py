@@ -29,7 +29,7 @@ drain_steps = steps_table("drain")
 
 drain_samples = task_samples_table("drain")
 
-# One row an attempt; `bricks`, `times`, `options` and `room_before` are JSON, as they are read as a whole.
+# One row an attempt; `bricks`, `times`, `options`, `room_before` and `directories` are JSON, as they are read as a whole.
 additions = Table(
     "additions",
     metadata,
@@ -49,6 +49,7 @@ additions = Table(
     Column("size_bytes", Integer),
     Column("files", Integer),
     Column("options", PlainText),
+    Column("directories", PlainText),
     Index("ix_additions_volume_id", "volume_id"),
 )
 

@@ -588,6 +588,7 @@ def upgrade() -> None:
         sa.Column("size_bytes", sa.Integer(), nullable=True),
         sa.Column("files", sa.Integer(), nullable=True),
         sa.Column("options", sa.Text(), nullable=True),
+        sa.Column("directories", sa.Text(), nullable=True),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_additions")),
     )
     op.create_index("ix_additions_volume_id", "additions", ["volume_id"], unique=False)
