@@ -32,17 +32,9 @@ _ORDERING_ROUNDS = 4
 class ComparisonFiles:
     """The `Comparisons` port over a directory of catalogs; `temp_dir` takes what DuckDB spills."""
 
-    def __init__(
-        self,
-        directory: Path,
-        *,
-        temp_dir: Path,
-        memory_limit_bytes: int = DUCKDB_MEMORY_BYTES,
-        threads: int | None = None,
-    ) -> None:
+    def __init__(self, directory: Path, *, temp_dir: Path, threads: int | None = None) -> None:
         self._directory = directory
         self._temp_dir = temp_dir
-        self._memory_limit_bytes = memory_limit_bytes
         self._threads = threads
 
     @contextmanager
@@ -69,7 +61,7 @@ class ComparisonFiles:
             )
         for catalog in (before.record, after.record):
             _require_covered(catalog, trees)
-        with connect(self._memory_limit_bytes, self._temp_dir, threads=self._threads) as connection:
+        with connect(DUCKDB_MEMORY_BYTES, self._temp_dir, threads=self._threads) as connection:
             compared = _Tables(connection, before, after, reap_list)
             compared.fill(trees=trees, unsettled=unsettled, unsettled_trees=unsettled_trees)
             yield _ComparedFiles(connection, before, after, sorted(set(trees)))

@@ -33,24 +33,16 @@ DUCKDB_MEMORY_BYTES = 448 * MIB
 class CatalogQueryFiles:
     """The `CatalogReader` port over a directory of catalogs; `temp_dir` takes what DuckDB spills."""
 
-    def __init__(
-        self,
-        directory: Path,
-        *,
-        temp_dir: Path,
-        memory_limit_bytes: int = DUCKDB_MEMORY_BYTES,
-        threads: int | None = None,
-    ) -> None:
+    def __init__(self, directory: Path, *, temp_dir: Path, threads: int | None = None) -> None:
         self._directory = directory
         self._temp_dir = temp_dir
-        self._memory_limit_bytes = memory_limit_bytes
         self._threads = threads
 
     @contextmanager
     def open(self, name: str) -> Iterator[CatalogQueries]:
         """Raises UsageError where there is no such catalog, Refused where it is half written or damaged."""
         catalog = open_closed(self._directory / name)
-        with connect(self._memory_limit_bytes, self._temp_dir, threads=self._threads) as connection:
+        with connect(DUCKDB_MEMORY_BYTES, self._temp_dir, threads=self._threads) as connection:
             yield UsageQueries(catalog, connection)
 
 
