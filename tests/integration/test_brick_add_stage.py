@@ -26,7 +26,7 @@ from migrator.domain.scan import CatalogRecord
 from migrator.domain.site import TargetCapabilities
 from migrator.domain.units import GIB
 from migrator.domain.volume_tasks import TaskProgress, VolumeTask
-from migrator.ports.ledger import SiteRecord
+from migrator.ports.site import SiteRecord
 from migrator.stages.brick_standings import read_bricks
 from migrator.stages.bricks.add import add_bricks
 from migrator.stages.bricks.add_context import AdditionWorld
