@@ -7,16 +7,16 @@ from migrator.domain.errors import LedgerCorrupt
 from migrator.domain.plan import Batch, Plan
 from migrator.domain.states import PassKind, PassState
 from migrator.domain.tree import UserTree
-from migrator.ports.passes import PassRecord, PassRecords
+from migrator.ports.passes import PassHistory, PassRecord
 
 
-def covered(passes: PassRecords, record: PassRecord) -> frozenset[bytes] | None:
+def covered(passes: PassHistory, record: PassRecord) -> frozenset[bytes] | None:
     """The trees that a pass went over; None: all of its batch."""
     changes = None if record.kind is PassKind.SEED else passes.changes(record.id)
     return None if changes is None else frozenset(tree.tree for tree in changes.trees)
 
 
-def covers(passes: PassRecords, record: PassRecord, trees: Collection[bytes]) -> bool:
+def covers(passes: PassHistory, record: PassRecord, trees: Collection[bytes]) -> bool:
     """Whether a pass went over all of these trees of its batch."""
     its_own = covered(passes, record)
     return its_own is None or its_own.issuperset(trees)
@@ -27,7 +27,7 @@ def has_open_moves(record: PassRecord) -> bool:
     return record.move_list is not None and record.moved_at_s is None and record.state is not PassState.DONE
 
 
-def unfinished_delta(passes: PassRecords, plan: Plan, batch: Batch) -> PassRecord | None:
+def unfinished_delta(passes: PassHistory, plan: Plan, batch: Batch) -> PassRecord | None:
     """The delta pass that is gone on with: the newest one, where it has not gone through. None where the next one is a
     new one, also because it goes over other trees than these of the batch.
     """
@@ -38,7 +38,7 @@ def unfinished_delta(passes: PassRecords, plan: Plan, batch: Batch) -> PassRecor
     return record if its_own is None or its_own <= {tree.path for tree in batch.trees} else None
 
 
-def pass_number(passes: PassRecords, plan: Plan, batch: Batch, kind: PassKind) -> int:
+def pass_number(passes: PassHistory, plan: Plan, batch: Batch, kind: PassKind) -> int:
     """The number of the pass that is made next, or of the delta pass that is gone on with."""
     record = passes.find(plan.name, batch.number, kind)
     if record is None:
@@ -59,7 +59,7 @@ def part_of(plan: Plan, batch: Batch, trees: Collection[bytes]) -> Batch:
     )
 
 
-def same_base(passes: PassRecords, plan: Plan, batch: Batch) -> Sequence[tuple[UserTree, ...]]:
+def same_base(passes: PassHistory, plan: Plan, batch: Batch) -> Sequence[tuple[UserTree, ...]]:
     """The trees of a batch, those together that were last scanned by the same pass: one pass compares with one catalog.
 
     They differ after passes over some of the trees alone. Raises LedgerCorrupt where no pass knows a tree.
@@ -73,7 +73,7 @@ def same_base(passes: PassRecords, plan: Plan, batch: Batch) -> Sequence[tuple[U
     return [tuple(group) for group in groups.values()]
 
 
-def base_catalog(passes: PassRecords, earlier: Sequence[PassRecord], trees: Collection[bytes]) -> str:
+def base_catalog(passes: PassHistory, earlier: Sequence[PassRecord], trees: Collection[bytes]) -> str:
     """The catalog that every one of these trees was last scanned for, by the latest of these passes over it.
 
     A pass that was cut off counts where its renames are made: what it had not brought is known. Raises LedgerCorrupt

@@ -8,9 +8,9 @@ from collections.abc import Collection, Sequence
 
 from migrator.domain.states import ChunkKind
 from migrator.domain.transfer import ChunkRecord
+from migrator.ports.chunks import ChunkRecords
 from migrator.ports.clock import Clock
 from migrator.ports.lanes import Lane
-from migrator.ports.passes import PassRecords
 from migrator.stages.run.governor import Governor
 from migrator.stages.run.routes import Routes
 
@@ -27,7 +27,7 @@ class ChunkQueue:
 
     def __init__(
         self,
-        passes: PassRecords,
+        passes: ChunkRecords,
         clock: Clock,
         pass_id: int,
         kinds: Sequence[ChunkKind],

@@ -6,8 +6,9 @@ from migrator.domain.site import TargetCapabilities
 from migrator.domain.transfer import FileProblem, FileProblemKind, StopReason
 from migrator.domain.trash import trash_place
 from migrator.domain.units import several
+from migrator.ports.chunks import ProblemRecords
 from migrator.ports.move_lists import MoveLists
-from migrator.ports.passes import PassRecord, PassRecords
+from migrator.ports.passes import PassRecord
 from migrator.ports.target_moves import TargetMoves
 from migrator.stages.run.context import PassUnderWay
 from migrator.stages.run.moving import Moved, MovingWorld, apply_moves
@@ -55,7 +56,7 @@ async def carry_out_moves(
     world.ledger.passes.moves_done(record.id, world.clock.now_s())
 
 
-def only_not_renamed(passes: PassRecords, pass_id: int) -> bool:
+def only_not_renamed(passes: ProblemRecords, pass_id: int) -> bool:
     """Whether nothing but paths that could not be renamed on the target count as changed in a pass. They changed before it
     began, and the next one sends them.
     """

@@ -6,9 +6,9 @@ from typing import cast
 
 from migrator.domain.states import ChunkKind, ChunkState
 from migrator.domain.transfer import ChunkRecord
+from migrator.ports.chunks import ChunkRecords
 from migrator.ports.clock import Clock
 from migrator.ports.lanes import Lane
-from migrator.ports.passes import PassRecords
 from migrator.stages.run.chunks import ChunkQueue
 from migrator.stages.run.routes import Routes
 
@@ -78,7 +78,7 @@ def chunk(number: int, size_bytes: int, brick: str | None) -> ChunkRecord:
 
 def queue_over(waiting: Waiting) -> ChunkQueue:
     return ChunkQueue(
-        cast("PassRecords", waiting), cast("Clock", Still()), 1, (ChunkKind.FILES,), cast("Routes", AllBricks())
+        cast("ChunkRecords", waiting), cast("Clock", Still()), 1, (ChunkKind.FILES,), cast("Routes", AllBricks())
     )
 
 
