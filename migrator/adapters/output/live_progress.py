@@ -9,8 +9,8 @@ from rich.table import Table
 from rich.text import Text
 
 from migrator.adapters.output.document import clean
-from migrator.adapters.output.progress import ProgressView
 from migrator.adapters.output.progress_lines import event_line, share, snapshot_line
+from migrator.adapters.output.progress_view import ProgressView
 from migrator.adapters.output.wording import LINE_CHARACTERS, shortened
 from migrator.domain.events import Event, Severity
 from migrator.domain.paths import show

@@ -1,19 +1,14 @@
 """Progress on standard error: a live view on a terminal, a line every few seconds otherwise."""
 
-from contextlib import AbstractContextManager
-from typing import Protocol, Self, TextIO
+from typing import Self, TextIO
 
 from migrator.adapters.output.progress_lines import event_line, snapshot_line
+from migrator.adapters.output.progress_view import ProgressView
 from migrator.domain.events import Event
 from migrator.domain.progress import Snapshot
 from migrator.ports.clock import Clock
-from migrator.ports.progress import Progress
 
 LINE_INTERVAL_S = 5.0
-
-
-class ProgressView(Progress, AbstractContextManager[Progress], Protocol):
-    """Progress that is shown until the end of a `with` block, where the last snapshot is shown once more."""
 
 
 def open_progress(stream: TextIO, clock: Clock) -> ProgressView:
