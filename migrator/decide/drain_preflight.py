@@ -76,10 +76,9 @@ def _problems(facts: DrainFacts) -> Iterator[str]:
     yield from _linked_symlinks(facts.linked_symlinks)
     yield from _marked(facts.marks)
     if facts.strange is None:
-        yield (
-            "whether files were put on the bricks that stay past Gluster is not known: run `migrator scan --via bricks`"
-        )
-    yield from strange_problems(facts.strange or ())
+        yield ("whether files were put on bricks past Gluster is not known: run `migrator scan --via bricks`")
+    told = {one.brick for one in facts.marks or () if one.strange}
+    yield from strange_problems([one for one in facts.strange or () if one.brick not in told])
     yield from retained_problems(facts.retained, unread_plan=facts.unread_plan, accepted=facts.retained_accepted)
 
 

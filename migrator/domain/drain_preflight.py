@@ -72,7 +72,7 @@ class DrainFacts:
     bricks of which a drain has not come to rest. `retained` is what users who work on the target still have there,
     `retained_accepted` that it is moved for nothing, `unread_plan` why the plan in force cannot be read. `marks` are those of
     earlier drains on the leaving bricks; none are asked for while a drain of its own (`task_of_record`) has left some. `strange` is
-    what was put on the bricks that stay past Gluster.
+    what was put on the bricks of the volume past Gluster.
     """
 
     bricks: tuple[str, ...]

@@ -87,9 +87,7 @@ class Guarding:
             retained_accepted=self.call.request.accept_retained,
             unread_plan=unread_plan,
             marks=await self._marks_of(record, leaving, state),
-            strange=await strange_now(
-                world.ledger.scans, world.strange, [one for one in state.bricks if one not in leaving], state.volume_id
-            ),
+            strange=await strange_now(world.ledger.scans, world.strange, state.bricks, state.volume_id),
         )
         return DrainCheck(
             problems=drain_problems(facts),

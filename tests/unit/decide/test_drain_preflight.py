@@ -246,6 +246,10 @@ def test_files_that_were_put_on_a_brick_that_stays_past_gluster_speak_against_it
     (problem,) = problems(strange=(StrangeFiles(brick="gl2:/b", files=1, paths=(b"home/placed",)),))
     assert "1 file without a gfid was put on gl2:/b past Gluster (home/placed)" in problem
     assert "move them off the brick" in problem
+    # A leaving brick was read for marks just now, which counts.
+    marks = (BrickMarks(brick="gl1:/b", files=0, strange=2, strange_examples=(b"home/a", b"home/b")),)
+    (problem,) = problems(marks=marks, strange=(StrangeFiles(brick="gl1:/b", files=1, paths=(b"home/a",)),))
+    assert "2 files without a gfid" in problem
 
 
 def test_a_brick_that_was_not_seen_whole_speaks_against_it() -> None:
