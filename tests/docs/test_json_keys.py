@@ -40,7 +40,7 @@ from migrator.domain.probe import Probe, ProbeTimes
 from migrator.domain.purge import PurgeFinding, PurgeSummary, TreePurge
 from migrator.domain.retirement import CoverFound, PathSum, RetirementRecord, RetirementSummary, Uncovered
 from migrator.domain.run import BatchSummary, DeltaSummary, GuardFinding, RunSummary, Stopped, TreeWork
-from migrator.domain.scan import BrickWalk, CatalogRecord, ScanTimes
+from migrator.domain.scan import BrickWalk, CatalogRecord, ScanTimes, StrangeFiles
 from migrator.domain.serving import Listening
 from migrator.domain.speed_up import SpeedUp, SpeedUpSum, UserSpeedUps
 from migrator.domain.transfer import FileProblem
@@ -124,6 +124,7 @@ TYPES = [
     CatalogRecord,
     BrickWalk,
     ScanTimes,
+    StrangeFiles,
     schedule.Schedule,
     schedule.OrderSchedule,
     schedule.Outcome,
