@@ -87,7 +87,7 @@ _KNOWN = (
     ),
     _Known(
         fault="a client hangs that asks for a file which was put on a brick past Gluster, while `cluster.lookup-optimize` is off",
-        advice="never write to bricks; a drain does not begin while files without a gfid lie on the leaving bricks",
+        advice="never write to bricks; `migrator scan --via bricks` finds such files, and no drain or addition begins over them",
         reference="#3688",
     ),
     _Known(
