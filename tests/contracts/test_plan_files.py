@@ -8,7 +8,8 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from migrator.adapters.plans.chunk_lists import ROW_GROUP_ROWS, ChunkListFiles
+from migrator.adapters.plans.chunk_lists import ChunkListFiles
+from migrator.adapters.plans.chunk_rows import ROW_GROUP_ROWS
 from migrator.adapters.plans.documents import PlanFiles
 from migrator.decide.packing import PackedChunk
 from migrator.domain.errors import Refused, UsageError

@@ -268,7 +268,7 @@ def test_trees_are_known_from_whatever_batch_and_plan_they_were_in(world: World,
 def test_names_with_every_byte_are_found_in_manifests_of_many_row_groups(
     scratch: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("migrator.adapters.catalog.manifest._ROW_GROUP_ROWS", 2048)
+    monkeypatch.setattr("migrator.adapters.catalog.manifest_draft._ROW_GROUP_ROWS", 2048)
     source, target = scratch / "source", scratch / "target"
     (source / os.fsdecode(TREE)).mkdir(parents=True)
     target.mkdir()

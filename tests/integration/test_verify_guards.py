@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from migrator.adapters.catalog.manifest import DIFFERENCES_FILE
+from migrator.adapters.catalog.manifest_schema import DIFFERENCES_FILE
 from migrator.adapters.catalog.store import CatalogDirectories
 from migrator.adapters.filesystems.reading import ReadingFileSystem
 from migrator.domain.brick import SourceHealth

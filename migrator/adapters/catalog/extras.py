@@ -11,7 +11,7 @@ import duckdb
 
 from migrator.adapters.catalog.database import connect
 from migrator.adapters.catalog.listings import ROWS_AT_ONCE, create_entries
-from migrator.adapters.catalog.manifest import DIFFERENCES_FILE
+from migrator.adapters.catalog.manifest_schema import DIFFERENCES_FILE
 from migrator.adapters.catalog.reader import open_closed
 from migrator.adapters.catalog.usage import DUCKDB_MEMORY_BYTES
 from migrator.domain.changes import Gone

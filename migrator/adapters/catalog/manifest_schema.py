@@ -1,4 +1,4 @@
-"""The columns of a manifest and of what lies beside it."""
+"""The files and columns of a manifest and of what lies beside it."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -9,6 +9,10 @@ from migrator.decide.expectations import Loss
 from migrator.domain.entry import xattr_digest
 from migrator.domain.verification import Difference
 from migrator.ports.manifest import LinkedPath, VerifiedPath
+
+MANIFEST_FILE = "manifest.parquet"
+DIFFERENCES_FILE = "differences.parquet"
+EXPECTED_FILE = "expected.parquet"
 
 _MANIFEST_FIELDS: list["pa.Field[Any]"] = [
     pa.field("path", pa.binary(), nullable=False),
