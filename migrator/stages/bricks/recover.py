@@ -7,11 +7,10 @@ names, and only what still is the leftover is removed. Where lies what says how 
 
 import asyncio
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TypeVar
 
 from migrator.decide.recovery import (
     against,
@@ -33,35 +32,14 @@ from migrator.domain.recovery import ASIDE, COPIES, BrickLeftovers, Leftover, Na
 from migrator.ports.blocking import Blocking
 from migrator.ports.clock import Clock
 from migrator.ports.recovery import LeftoverBricks, VolumeRecovery
-from migrator.stages.bricks.parent_times import ParentTimes
-
-T = TypeVar("T")
+from migrator.stages.bricks.recover_placing import CONTENT_TIMEOUT_S, SETTLE_S, Group, Placing
 
 _AT_ONCE = 100
 """Inodes that are set aside together, so that the wait is one."""
 
-_SETTLE_S = 2.0
-"""Clients open by a name that they remember for a second (entry-timeout of the FUSE mount, by default)."""
-
 _ROUNDS = 2
 """A name that the volume did not know may be known to it when it is asked for, and what was set aside may not be found at once:
 then everything is looked at once more."""
-
-_CONTENT_TIMEOUT_S = 24 * 3600.0
-_CALL_TIMEOUT_S = 300.0
-
-
-@dataclass(slots=True, kw_only=True)
-class _Group:
-    """One inode that is being brought back. `digest` is that of its content; `begun_before`: its copy was proven by a call
-    that came before, and has names already.
-    """
-
-    leftover: Leftover
-    states: Mapping[bytes, NameState]
-    digest: bytes = b""
-    begun_before: bool = False
-    aside: list[bytes] = field(default_factory=list)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -80,10 +58,10 @@ class Recovery:
     _kept: set[bytes] = field(default_factory=set)
     _recovered: int = 0
     _names: int = 0
-    _parents: ParentTimes = field(init=False)
+    _placing: Placing = field(init=False)
 
     def __post_init__(self) -> None:
-        self._parents = ParentTimes(volume=self.volume)
+        self._placing = Placing(volume=self.volume, blocking=self.blocking, clock=self.clock)
 
     async def bring_back(self) -> RecoverySummary:
         """Everything that may be. May be called again after a crash. Raises HostLost, ToolFailed, UsageError."""
@@ -104,8 +82,8 @@ class Recovery:
             if number + 1 == _ROUNDS or (not self._problems and not await self._waits()):
                 break
         # A copy that no leftover needs any more has all its names, or was never given one. Its leftover may be unseen.
-        await self._change(partial(self.volume.tidy, None if unseen else frozenset(self._kept)))
-        await self._put_times_back()
+        await self._placing.change(partial(self.volume.tidy, None if unseen else frozenset(self._kept)))
+        await self._placing.put_times_back()
         problems = [f"{show(name)}: {reason}" for name, reason in sorted(self._problems.items())]
         return RecoverySummary(recovered=self._recovered, names=self._names, problems=(*problems, *unseen))
 
@@ -120,7 +98,7 @@ class Recovery:
         """
         if not self.in_volume:
             # Of names on bricks that have just left the volume clients remember what they were: that would prove itself.
-            await self.clock.sleep(_SETTLE_S)
+            await self.clock.sleep(SETTLE_S)
         first = await self._look(digests=True)
         proven: dict[str, dict[bytes, Leftover]] = {}
         for brick in self.bricks:
@@ -176,38 +154,39 @@ class Recovery:
                 states[path] = state
             return states
 
-        return await self.blocking(see, timeout_s=_CONTENT_TIMEOUT_S)
+        return await self.blocking(see, timeout_s=CONTENT_TIMEOUT_S)
 
     async def _some(self, found: Sequence[SetLeftover]) -> None:
         """Some of them, from their look to their new names."""
-        groups: list[_Group] = []
+        groups: list[Group] = []
         for one in found:
             with self._told(one.leftover):
                 group = await self._prepare(one)
                 groups += [] if group is None else [group]
         groups = await self._unchanged(groups)
-        waiting: list[_Group] = []
+        waiting: list[Group] = []
         for group in groups:
             with self._told(group.leftover):
-                await self._set_aside(group)
+                await self._placing.set_aside(group)
                 waiting.append(group)
         if any(group.aside for group in waiting):
             await self._settle(waiting)
         for group in await self._unchanged(waiting, digests=True):
             with self._told(group.leftover):
-                await self._place(group)
+                self._names += await self._placing.place(group)
+                self._recovered += 1
 
-    async def _settle(self, groups: Sequence[_Group]) -> None:
+    async def _settle(self, groups: Sequence[Group]) -> None:
         """Until clients have forgotten the names. Whoever ends the command has them back at once."""
         try:
-            await self.clock.sleep(_SETTLE_S)
+            await self.clock.sleep(SETTLE_S)
         except asyncio.CancelledError:
             for group in groups:
                 with self._told(group.leftover):
-                    await self._give_back(group)
+                    await self._placing.give_back(group)
             raise
 
-    async def _prepare(self, found: SetLeftover) -> _Group | None:
+    async def _prepare(self, found: SetLeftover) -> Group | None:
         """Its copy, whole and proven; None where it needs none. Raises ToolFailed where it is left alone."""
         leftover = found.leftover
         brick = next(brick for brick in self.bricks if brick.name == leftover.brick)
@@ -223,12 +202,12 @@ class Recovery:
             digest = await self._read(brick, leftover, None)
             states = await self._states(replace(leftover, digest=digest))
         aside = [original(name) for name in leftover.names if name.startswith(ASIDE)]
-        group = _Group(leftover=leftover, states=states, digest=digest, aside=aside)
-        if is_done(states) and not leftover.open:
-            await self._drop(group)
+        group = Group(leftover=leftover, states=states, digest=digest, aside=aside)
+        if is_done(states) and not leftover.open and not found.reasons:
+            await self._placing.drop(group)
             return None
         if reasons := (*found.reasons, *against(leftover, states)):
-            await self._give_back(group)
+            await self._placing.give_back(group)
             raise ToolFailed("; ".join(reasons))
         if NameState.COPY in states.values():
             group.begun_before = True
@@ -237,27 +216,27 @@ class Recovery:
             await self._agrees(group)
         return group
 
-    async def _agrees(self, group: _Group) -> None:
+    async def _agrees(self, group: Group) -> None:
         """Of several copies of a set the brick that was read may have the old one: the volume tells by the good one. Raises
         ToolFailed.
         """
         if len(self.bricks) == 1:
             return
         for path in (path for path, state in group.states.items() if state is NameState.ITSELF):
-            if group.digest != await self.blocking(partial(self.volume.digest, path), timeout_s=_CONTENT_TIMEOUT_S):
-                await self._give_back(group)
+            if group.digest != await self.blocking(partial(self.volume.digest, path), timeout_s=CONTENT_TIMEOUT_S):
+                await self._placing.give_back(group)
                 raise ToolFailed(f"the volume shows another content at {show(path)} than {group.leftover.brick} has")
 
     async def _copy(self, brick: Brick, leftover: Leftover) -> bytes:
         volume, times = self.volume, times_of(leftover, own=self.own_times)
-        descriptor = await self._change(lambda: volume.begin_copy(leftover))
+        descriptor = await self._placing.change(lambda: volume.begin_copy(leftover))
         try:
             digest = await self._read(brick, leftover, descriptor)
-            await self._call(lambda: volume.end_copy(leftover, descriptor, times=times))
+            await self._placing.call(lambda: volume.end_copy(leftover, descriptor, times=times))
         finally:
             if descriptor is not None:
                 volume.abandon(descriptor)
-        if digest != await self.blocking(lambda: volume.digest(COPIES + leftover.key), timeout_s=_CONTENT_TIMEOUT_S):
+        if digest != await self.blocking(lambda: volume.digest(COPIES + leftover.key), timeout_s=CONTENT_TIMEOUT_S):
             raise ToolFailed("its copy in the volume has another content")
         return digest
 
@@ -275,13 +254,13 @@ class Recovery:
             digest.update(piece)
             if descriptor is not None:
                 at = position
-                await self._call(lambda: self.volume.write(descriptor, piece, at, sparse=sparse))
+                await self._placing.call(lambda: self.volume.write(descriptor, piece, at, sparse=sparse))
             position += len(piece)
 
         await self.leftovers.read(brick, leftover, take)
         return digest.digest()
 
-    async def _unchanged(self, groups: Sequence[_Group], *, digests: bool = False) -> list[_Group]:
+    async def _unchanged(self, groups: Sequence[Group], *, digests: bool = False) -> list[Group]:
         """Those that still are what they were when their copy was made, on every brick; the others get back what was set aside."""
         if not groups:
             return []
@@ -298,75 +277,9 @@ class Recovery:
                 good.append(group)
                 continue
             with self._told(group.leftover):
-                await self._give_back(group)
+                await self._placing.give_back(group)
                 raise ToolFailed(why)
         return good
-
-    async def _set_aside(self, group: _Group) -> None:
-        for path in [path for path, state in group.states.items() if state is NameState.ITSELF]:
-            if path not in group.aside:
-                group.aside.append(path)
-            try:
-                await self._change(partial(self.volume.set_aside, path), path)
-            except OSError:
-                await self._give_back(group)
-                raise
-
-    async def _give_back(self, group: _Group) -> None:
-        """What was set aside gets its names again, where nothing else has them by now."""
-        for path in group.aside:
-            try:
-                await self._change(partial(self.volume.put_back, path), path)
-            except FileExistsError as error:
-                raise ToolFailed(
-                    f"the volume has something else at {show(path)} by now; what was there before waits at {show(ASIDE + path)}"
-                ) from error
-        if not group.begun_before and NameState.COPY not in group.states.values():
-            await self._call(partial(self.volume.drop_copy, group.leftover))
-
-    async def _place(self, group: _Group) -> None:
-        """The copy gets the names; then what was set aside goes. Raises OSError, ToolFailed."""
-        placed = [path for path, state in group.states.items() if state in (NameState.ABSENT, NameState.ITSELF)]
-        for path in placed:
-            waits = f"; what was there before waits at {show(ASIDE + path)}" if path in group.aside else ""
-            try:
-                await self._change(partial(self.volume.place, group.leftover, path), path)
-            except FileExistsError as error:
-                raise ToolFailed(f"the volume has something else at {show(path)} by now{waits}") from error
-            except OSError as error:
-                reason = f"{show(path)} cannot be given to its copy ({error.strerror or error})"
-                if path != placed[0]:
-                    raise ToolFailed(reason + waits) from error
-                try:
-                    await self._give_back(group)
-                except OSError as again:
-                    # Its directory has another name by now, or is gone.
-                    raise ToolFailed(reason + waits) from again
-                raise ToolFailed(reason) from error
-        for path in () if group.begun_before else placed:
-            if group.digest != await self.blocking(partial(self.volume.digest, path), timeout_s=_CONTENT_TIMEOUT_S):
-                raise ToolFailed("what the volume has there now has another content: what was set aside is kept")
-        await self._drop(group)
-        self._recovered += 1
-        self._names += len(placed)
-
-    async def _drop(self, group: _Group) -> None:
-        for path in group.aside:
-            await self._call(partial(self.volume.drop_aside, group.leftover, path))
-        await self._call(partial(self.volume.drop_copy, group.leftover))
-
-    async def _put_times_back(self) -> None:
-        if self._parents.changed:
-            await self.clock.sleep(_SETTLE_S)
-            await self._call(self._parents.put_back)
-
-    async def _change(self, work: Callable[[], T], path: bytes = b"") -> T:
-        """What changes the directory of a path, and may make or remove the working directory in the root."""
-        directories = tuple(dict.fromkeys((path.rpartition(b"/")[0], b"")))
-        return await self._call(lambda: self._parents.around(directories, work))
-
-    async def _call(self, work: Callable[[], T]) -> T:
-        return await self.blocking(work, timeout_s=_CALL_TIMEOUT_S)
 
     @contextmanager
     def _told(self, leftover: Leftover) -> Iterator[None]:
