@@ -13,7 +13,7 @@ from migrator.ports.cutovers import CutoverRecords
 from migrator.ports.drains import DrainRecords
 from migrator.ports.governing import ControlRecords, GovernorRecords
 from migrator.ports.hooks import HookRecords
-from migrator.ports.passes import PassRecord, PassRecords
+from migrator.ports.passes import PassRecords
 from migrator.ports.plans import PlanRecords
 from migrator.ports.predictions import PredictionRecords
 from migrator.ports.probing import ProbeRecords
@@ -21,11 +21,9 @@ from migrator.ports.reap import ReleaseRecords
 from migrator.ports.retirements import RetirementRecords
 from migrator.ports.samples import SampleRecords
 from migrator.ports.scans import ScanRecords
-from migrator.ports.site import EventRecords, RunRecord, RunRecords, SiteRecord, SiteRecords
+from migrator.ports.site import EventRecords, RunRecords, SiteRecords
 from migrator.ports.target_backups import BackupRecords
 from migrator.ports.verifications import VerificationRecords
-
-__all__ = ["Ledger", "PassRecord", "PassRecords", "RunRecord", "SampleRecords", "SiteRecord"]
 
 
 class Ledger(Protocol):

@@ -40,7 +40,7 @@ from migrator.domain.site import TargetCapabilities
 from migrator.domain.trash import TRASH_NAME
 from migrator.domain.volume_tasks import VolumeTask
 from migrator.ports.clock import Clock
-from migrator.ports.ledger import SiteRecord
+from migrator.ports.site import SiteRecord
 from migrator.stages.bricks.retire import retire_volume
 from migrator.stages.bricks.retire_context import RetirementWorld, WriteList
 from tests.cli_site import Site as PosixSite
