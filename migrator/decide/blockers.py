@@ -5,7 +5,8 @@ from typing import assert_never
 
 from migrator.decide.strange_files import REMEDY, strange_words
 from migrator.domain.errors import EXIT_CODE_MEANINGS, ExitCode
-from migrator.domain.report import BatchFacts, Blocker, PlanFacts, RunFacts, RunLife, ScanFacts
+from migrator.domain.ledger_sums import PlanFacts
+from migrator.domain.report import BatchFacts, Blocker, RunFacts, RunLife, ScanFacts
 from migrator.domain.scan import StrangeFiles
 from migrator.domain.states import BatchState, ChunkState
 from migrator.domain.units import format_count, format_duration, several

@@ -6,22 +6,9 @@ from dataclasses import replace
 
 from migrator.decide import eta
 from migrator.domain.convergence import ConvergenceRecord
+from migrator.domain.ledger_sums import AttentionCount, ChunkSum, DonePoint, PlannedBatch, PlannedTree, ThroughputPoint
 from migrator.domain.plan import TransferCost
-from migrator.domain.report import (
-    AttentionCount,
-    BatchFacts,
-    ChunkSum,
-    DonePoint,
-    Estimate,
-    PassFacts,
-    PlannedBatch,
-    PlannedTree,
-    RunLife,
-    Tally,
-    ThroughputPoint,
-    TreeFacts,
-    TreeState,
-)
+from migrator.domain.report import BatchFacts, Estimate, PassFacts, RunLife, Tally, TreeFacts, TreeState
 from migrator.domain.states import CONTENT_KINDS, BatchState, ChunkState, PassState
 from migrator.domain.units import DAY_S, HOUR_S, MINUTE_S, format_duration, format_rate, several
 from migrator.domain.verification import VerificationRecord

@@ -4,7 +4,8 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from migrator.domain.forecast import ConePoint, CopyForecast
-from migrator.domain.report import Tally, ThroughputPoint
+from migrator.domain.ledger_sums import ThroughputPoint
+from migrator.domain.report import Tally
 from migrator.domain.report_parts import EarlierReport, SinceReport, Standing
 from migrator.domain.units import DAY_S, format_duration, format_rate, format_size
 

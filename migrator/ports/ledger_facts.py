@@ -4,8 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from migrator.domain.events import Event
-from migrator.domain.plan import TransferCost
-from migrator.domain.report import (
+from migrator.domain.ledger_sums import (
     AttentionCount,
     AttentionFile,
     ChunkSum,
@@ -15,6 +14,7 @@ from migrator.domain.report import (
     PlannedTree,
     ThroughputPoint,
 )
+from migrator.domain.plan import TransferCost
 from migrator.ports.benchmarks import BenchmarkRecords
 from migrator.ports.ledger import Ledger
 from migrator.ports.report_sums import ReportSums

@@ -5,7 +5,7 @@ from typing import Protocol
 
 from migrator.domain.cost import CostSums
 from migrator.domain.incidents import EventGroup
-from migrator.domain.report import ThroughputPoint
+from migrator.domain.ledger_sums import ThroughputPoint
 from migrator.domain.stream_sums import StreamSum
 
 

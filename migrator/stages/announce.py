@@ -13,8 +13,8 @@ from migrator.domain.cutover import SETTLED_STATES, UNDER_WAY_STATES
 from migrator.domain.errors import ExitCode, Interrupted, MigratorError, Refused, UsageError
 from migrator.domain.events import Event, EventKind, Severity
 from migrator.domain.hooks import HookEvent, HookFacts, HookSite, HookState, HookStep
+from migrator.domain.ledger_sums import PlannedTree
 from migrator.domain.paths import join, show
-from migrator.domain.report import PlannedTree
 from migrator.domain.texts import TextFacts, UserText
 from migrator.domain.tree import UserTree
 from migrator.domain.units import format_duration

@@ -17,8 +17,9 @@ from migrator.domain.benchmark import BenchmarkState
 from migrator.domain.benchmark_run import BenchmarkResult
 from migrator.domain.errors import MigratorError
 from migrator.domain.forecast import CopyForecast, WorkSlot
+from migrator.domain.ledger_sums import DonePoint, ThroughputPoint
 from migrator.domain.plan import Plan
-from migrator.domain.report import DonePoint, ReportFacts, StatusFacts, ThroughputPoint
+from migrator.domain.report import ReportFacts, StatusFacts
 from migrator.domain.report_parts import EarlierReport, ReapedFacts
 from migrator.domain.units import DAY_S, HOUR_S
 from migrator.ports.ledger_facts import ReadableLedger

@@ -23,18 +23,15 @@ from migrator.decide.progress_facts import (
 )
 from migrator.domain.changes import ChangeKind
 from migrator.domain.errors import UsageError
+from migrator.domain.ledger_sums import ChunkSum, DonePoint, PlanFacts, ThroughputPoint
 from migrator.domain.plan import TransferCost
 from migrator.domain.report import (
     BatchFacts,
-    ChunkSum,
-    DonePoint,
     PassFacts,
-    PlanFacts,
     RunFacts,
     RunLife,
     ScanFacts,
     StatusFacts,
-    ThroughputPoint,
     TreeFacts,
     TreeState,
 )

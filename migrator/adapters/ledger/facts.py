@@ -13,8 +13,7 @@ from migrator.adapters.ledger.database import Database
 from migrator.adapters.ledger.records import event_record, run_record
 from migrator.adapters.ledger.samples import ALL_STREAMS
 from migrator.domain.events import Event, Severity
-from migrator.domain.plan import TransferCost
-from migrator.domain.report import (
+from migrator.domain.ledger_sums import (
     AttentionCount,
     AttentionFile,
     ChunkSum,
@@ -24,6 +23,7 @@ from migrator.domain.report import (
     PlannedTree,
     ThroughputPoint,
 )
+from migrator.domain.plan import TransferCost
 from migrator.domain.states import CONTENT_KINDS, AttemptState, BatchState, ChunkKind, ChunkState, PassKind
 from migrator.domain.transfer import FileProblemKind
 from migrator.domain.tree import UserTree

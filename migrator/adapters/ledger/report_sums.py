@@ -11,7 +11,7 @@ from migrator.adapters.ledger.samples import ALL_STREAMS
 from migrator.domain.cost import CostSums
 from migrator.domain.events import EventKind, Severity
 from migrator.domain.incidents import EventGroup
-from migrator.domain.report import ThroughputPoint
+from migrator.domain.ledger_sums import ThroughputPoint
 from migrator.domain.states import AttemptState, ChunkKind, PassKind
 from migrator.domain.stream_sums import UPPER_BYTES, SizeClass, StreamSum
 

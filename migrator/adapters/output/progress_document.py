@@ -4,7 +4,8 @@ from collections.abc import Iterator
 
 from migrator.adapters.output.document import Bar, Block, Section, figure, paragraph, table, text, wide
 from migrator.adapters.output.wording import percent, verified_words, when
-from migrator.domain.report import StatusFacts, Tally, ThroughputPoint, percent_of
+from migrator.domain.ledger_sums import ThroughputPoint
+from migrator.domain.report import StatusFacts, Tally, percent_of
 from migrator.domain.units import format_count, format_duration, format_rate, format_size, several
 
 _COUNTED_STREAMS = 0.1

@@ -18,8 +18,9 @@ from migrator.adapters.output.progress_document import with_streams
 from migrator.adapters.output.wording import percent, shortened, when
 from migrator.decide.report_since import best_and_worst
 from migrator.domain.capacity import CapacityOutlook, CapacitySample, Side
+from migrator.domain.ledger_sums import ThroughputPoint
 from migrator.domain.plan import Plan
-from migrator.domain.report import CutoverFacts, ReportFacts, ThroughputPoint
+from migrator.domain.report import CutoverFacts, ReportFacts
 from migrator.domain.units import DAY_S, format_count, format_duration, format_rate, format_size, several
 
 _USERS_WITH_AGES = 6

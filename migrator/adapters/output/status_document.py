@@ -26,8 +26,9 @@ from migrator.adapters.output.retirement_document import retirement_facts
 from migrator.adapters.output.wording import NONE, when, yes
 from migrator.decide.attention import AFTERWARDS, advice
 from migrator.domain.events import Event
+from migrator.domain.ledger_sums import AttentionFile
 from migrator.domain.paths import show
-from migrator.domain.report import AttentionFile, Blocker, RunFacts, RunLife, ScanFacts, StatusFacts
+from migrator.domain.report import Blocker, RunFacts, RunLife, ScanFacts, StatusFacts
 from migrator.domain.units import format_count, format_duration, format_size, several
 
 TREE_ROWS = 40

@@ -21,24 +21,17 @@ from migrator.decide.progress_facts import (
     with_rests,
 )
 from migrator.domain.errors import ExitCode
-from migrator.domain.plan import TransferCost
-from migrator.domain.report import (
+from migrator.domain.ledger_sums import (
     AttentionCount,
-    BatchFacts,
     ChunkSum,
     DonePoint,
-    PassFacts,
     PlanFacts,
     PlannedBatch,
     PlannedTree,
-    RunFacts,
-    RunLife,
-    ScanFacts,
-    Tally,
     ThroughputPoint,
-    TreeFacts,
-    TreeState,
 )
+from migrator.domain.plan import TransferCost
+from migrator.domain.report import BatchFacts, PassFacts, RunFacts, RunLife, ScanFacts, Tally, TreeFacts, TreeState
 from migrator.domain.scan import StrangeFiles
 from migrator.domain.states import BatchState, ChunkKind, ChunkState, PassKind, PassState
 from migrator.domain.tree import UserTree

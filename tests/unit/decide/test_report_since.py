@@ -4,7 +4,8 @@ import pytest
 
 from migrator.decide.report_since import best_and_worst, expected_bytes, since_report
 from migrator.domain.forecast import ConePoint, CopyForecast
-from migrator.domain.report import Tally, ThroughputPoint
+from migrator.domain.ledger_sums import ThroughputPoint
+from migrator.domain.report import Tally
 from migrator.domain.report_parts import EarlierReport, SinceReport, Standing
 from migrator.domain.units import DAY_S, GIB
 

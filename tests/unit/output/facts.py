@@ -6,23 +6,19 @@ from migrator.domain.cutover import CutoverState
 from migrator.domain.events import Event, EventKind, Severity
 from migrator.domain.forecast import ConePoint, CopyForecast
 from migrator.domain.incidents import Incident
+from migrator.domain.ledger_sums import AttentionCount, AttentionFile, DonePoint, PlanFacts, ThroughputPoint
 from migrator.domain.report import (
-    AttentionCount,
-    AttentionFile,
     BatchFacts,
     Blocker,
     CutoverFacts,
-    DonePoint,
     Estimate,
     PassFacts,
-    PlanFacts,
     ReportFacts,
     RunFacts,
     RunLife,
     ScanFacts,
     StatusFacts,
     Tally,
-    ThroughputPoint,
     TreeFacts,
     TreeState,
 )
