@@ -49,9 +49,10 @@ def missing_for_fuse() -> str | None:
 
 
 @contextmanager
-def beegfs_like(directory: Path, *, slow: Path | None = None) -> Iterator[Path]:
+def beegfs_like(directory: Path, *, slow: Path | None = None, slow_names: bool = False) -> Iterator[Path]:
     """Such a file system, mounted in an existing directory for the length of the block. It serves one request at a time;
-    each write of data takes it as many seconds longer as the file `slow` says, which may change meanwhile.
+    each write of data (and with `slow_names` each look at a name) takes it as many seconds longer as the file `slow` says, which
+    may change meanwhile.
     """
     backing, mount_point = directory / "backing", directory / "beegfs"
     backing.mkdir()
@@ -59,7 +60,10 @@ def beegfs_like(directory: Path, *, slow: Path | None = None) -> Iterator[Path]:
     log = directory / "beegfs.log"
     with log.open("wb") as output:
         process = subprocess.Popen(
-            [sys.executable, "-m", "tests.beegfs_like", str(backing), str(mount_point), *([str(slow)] if slow else [])],
+            [
+                *(sys.executable, "-m", "tests.beegfs_like", str(backing), str(mount_point)),
+                *([str(slow), *(["names"] if slow_names else [])] if slow else []),
+            ],
             cwd=Path(__file__).parent.parent,
             stdin=subprocess.DEVNULL,
             stdout=output,
@@ -82,8 +86,12 @@ def beegfs_like(directory: Path, *, slow: Path | None = None) -> Iterator[Path]:
             process.wait()
 
 
-def _serve(backing: bytes, mount_point: str, slow: Path | None = None) -> None:
+def _serve(backing: bytes, mount_point: str, slow: str = "", slow_names: str = "") -> None:
     import mfusepy  # noqa: PLC0415 (raises where libfuse3 is missing)
+
+    def wait() -> None:
+        if slow:
+            time.sleep(float(Path(slow).read_text() or 0))
 
     class Kernel(mfusepy.FUSE):  # type: ignore[misc]
         """mfusepy drops the flags of a rename."""
@@ -102,6 +110,8 @@ def _serve(backing: bytes, mount_point: str, slow: Path | None = None) -> None:
             self._root = Root(backing)
 
         def getattr(self, path: str, fh: int | None = None) -> dict[str, Any]:
+            if slow_names:
+                wait()
             name = _relative(path)
             if name:
                 with self._root.parent(name) as (fd, last):
@@ -224,8 +234,7 @@ def _serve(backing: bytes, mount_point: str, slow: Path | None = None) -> None:
             return os.pread(fh, size, offset)
 
         def write(self, path: str, data: bytes, offset: int, fh: int) -> int:
-            if slow is not None:
-                time.sleep(float(slow.read_text() or 0))
+            wait()
             return os.pwrite(fh, data, offset)
 
         def truncate(self, path: str, length: int, fh: int | None = None) -> int:
@@ -331,4 +340,4 @@ def _refuse_foreign(name: str) -> None:
 
 
 if __name__ == "__main__":
-    _serve(os.fsencode(sys.argv[1]), sys.argv[2], *map(Path, sys.argv[3:]))
+    _serve(os.fsencode(sys.argv[1]), *sys.argv[2:])

@@ -1,7 +1,6 @@
-"""`tune`, `pause`, `resume` as users give them, beside a run that is at work, and a target that is throttled."""
+"""`tune`, `pause`, `resume` as users give them, beside a run that is at work."""
 
 import json
-import os
 import subprocess
 import sys
 import time
@@ -10,14 +9,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from migrator.adapters.ledger.sqlite import open_ledger
 from migrator.domain.events import EventKind
-from migrator.domain.governing import Bound
-from tests.beegfs_like import beegfs_like, missing_for_fuse
 from tests.cli_site import Site
-from tests.conftest import MakeXfs
 
 DEADLINE_S = 120.0
 
@@ -136,57 +130,3 @@ def test_a_run_outside_of_its_windows_waits_and_ends_when_it_is_asked_to(planned
         assert run.returncode == 130
         assert "no chunk is begun until" in said
     assert not (site.target / "home" / "ann" / "file-0").exists()
-
-
-@pytest.fixture
-def slow_site(scratch: Path, make_xfs: MakeXfs) -> Iterator[tuple[Site, Path]]:
-    """A site whose target serves one request at a time, and lets each write of data wait while the file is there."""
-    if reason := missing_for_fuse():
-        pytest.skip(f"needs FUSE: {reason}")
-    source = make_xfs()
-    for user in ("ann", "bob"):
-        tree = source.path / "home" / user
-        tree.mkdir(parents=True)
-        for number in range(60):
-            (tree / f"file-{number:02}").write_bytes(os.urandom(256 << 10))
-    (scratch / "fuse").mkdir()
-    (scratch / "site").mkdir()
-    slow = scratch / "slow"
-    slow.write_text("0")
-    with beegfs_like(scratch / "fuse", slow=slow) as target:
-        site = Site(directory=scratch / "site", source=source.path, target=target)
-        site.write(more='[governor]\nstreams = "fixed"\nmax_latency = "60ms"\nprobe_interval = "1s"\n')
-        text = site.file.read_text().replace('reserve = "1MiB"', 'reserve = "1MiB"\njobs = 6\nchunk_files = 3')
-        site.file.write_text(
-            text.replace(
-                'kind = "posix"\nmount = "' + str(target),
-                'inodes_free = 100000\nkind = "posix"\nmount = "' + str(target),
-            )
-        )
-        for verb in ("init", "scan", "plan"):
-            site.works(verb)
-        yield site, slow
-
-
-def test_a_target_that_becomes_slow_under_its_streams_has_fewer_of_them(slow_site: tuple[Site, Path]) -> None:
-    """Each write takes 40 ms of the one server: a probe waits behind the writes of all streams."""
-    site, slow = slow_site
-    slow.write_text("0.04")
-    with running(site) as run:
-        until(lambda: run.poll() is not None or braked(site))
-        assert run.poll() is None
-        with open_ledger(site.directory / "state" / "ledger.db", read_only=True) as ledger:
-            first, *_, last = ledger.governor.of_run(1)
-        assert (first.bound, first.streams) == (Bound.JOBS, 6)
-        assert last.reason.startswith("small operations on the target take long: the newest probe took ")
-        slow.write_text("0")
-        assert run.wait(timeout=DEADLINE_S) == 0
-    for name in ("ann/file-00", "bob/file-59"):
-        assert (site.target / "home" / name).read_bytes() == (site.source / "home" / name).read_bytes()
-
-
-def braked(site: Site) -> bool:
-    """Whether streams were taken away because of latency."""
-    with open_ledger(site.directory / "state" / "ledger.db", read_only=True) as ledger:
-        newest = ledger.governor.newest()
-    return newest is not None and newest.bound is Bound.LATENCY and newest.streams < newest.most

@@ -216,9 +216,11 @@ class Governor:
         now_s = self.clock.monotonic_s()
         if self._loads_s is not None and now_s - self._loads_s < LOADS_EVERY_S:
             return
-        self._loads_s = now_s
         # Only where streams are at work: no host is connected for this alone.
         hosts = sorted(self._at_work())
+        if not hosts:
+            return
+        self._loads_s = now_s
         read = zip(hosts, await asyncio.gather(*map(self.governing.loads.of, hosts)), strict=True)
         loads = {host: load for host, load in read if load is not None}
         for host, load in loads.items():
