@@ -11,8 +11,8 @@ from pathlib import Path
 from migrator.adapters.archives.tar import TarArchives
 from migrator.adapters.filesystems.archive_folders import MountedArchiveFolders
 from migrator.adapters.filesystems.archiving import MemberReader
+from migrator.adapters.filesystems.digests import DIGEST_ALGORITHMS
 from migrator.adapters.filesystems.posix import PosixSource
-from migrator.adapters.filesystems.reading import DIGEST_ALGORITHMS
 from migrator.adapters.filesystems.restoring import MountedRestorer
 from migrator.adapters.filesystems.target import MountedTarget
 from migrator.adapters.ledger.sqlite import SqliteLedger, open_ledger

@@ -7,7 +7,8 @@ from pathlib import Path
 from migrator.adapters.archives.tar import TarArchives
 from migrator.adapters.filesystems.archive_folders import MountedArchiveFolders
 from migrator.adapters.filesystems.archiving import MemberReader
-from migrator.adapters.filesystems.reading import DIGEST_ALGORITHMS, ReadingFileSystem
+from migrator.adapters.filesystems.digests import DIGEST_ALGORITHMS
+from migrator.adapters.filesystems.reading import ReadingFileSystem
 from migrator.adapters.filesystems.restoring import MountedRestorer
 from migrator.adapters.filesystems.target import MountedTarget
 from migrator.adapters.plans.reap_lists import ReapListFiles

@@ -4,7 +4,8 @@ import errno
 import os
 from collections.abc import Iterator
 
-from migrator.adapters.filesystems.reading import DIGEST_ALGORITHMS, ReadingFileSystem
+from migrator.adapters.filesystems.digests import DIGEST_ALGORITHMS
+from migrator.adapters.filesystems.reading import ReadingFileSystem
 from migrator.domain.archives import LeftOut, LeftOutReason
 from migrator.domain.entry import Entry, EntryType
 from migrator.domain.reap import ReapRow

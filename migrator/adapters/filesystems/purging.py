@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 
 from migrator.adapters.filesystems.beneath import Root
+from migrator.adapters.filesystems.entries import INO_MASK
 from migrator.adapters.filesystems.own_directories import open_own
 from migrator.adapters.filesystems.writing import descriptor_path
 from migrator.decide.purge_proof import CLOSED_MODE
@@ -18,7 +19,6 @@ from migrator.domain.purge import PURGE_NAME, TREE_NAME
 
 _RAISED = b"deep-"
 _KNOWN_AS = "user.migrator.known-as"
-_INO_MASK = 0xFFFF_FFFF_FFFF_FFFF
 _NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -58,12 +58,12 @@ class MountedPlaces:
         ):
             name = tree.rpartition(b"/")[2]
             facts = os.stat(name, dir_fd=above_fd, follow_symlinks=False)
-            if facts.st_ino & _INO_MASK != ino or facts.st_dev != self._device or not stat.S_ISDIR(facts.st_mode):
+            if facts.st_ino & INO_MASK != ino or facts.st_dev != self._device or not stat.S_ISDIR(facts.st_mode):
                 raise OSError(errno.ESTALE, "another directory stands in its place", tree)
             # An empty directory in its way would be replaced; what is in the place is this program's alone.
             os.rename(name, TREE_NAME, src_dir_fd=above_fd, dst_dir_fd=place_fd)
             moved = os.stat(TREE_NAME, dir_fd=place_fd, follow_symlinks=False)
-            if moved.st_ino & _INO_MASK != ino:
+            if moved.st_ino & INO_MASK != ino:
                 os.rename(TREE_NAME, name, src_dir_fd=place_fd, dst_dir_fd=above_fd)
                 raise OSError(errno.ESTALE, "another directory was put in its place just now", tree)
             os.fsync(place_fd)
@@ -74,7 +74,7 @@ class MountedPlaces:
         with self._open(path, _DIRECTORY) as fd:
             facts = os.fstat(fd)
             closed = (os.geteuid(), CLOSED_MODE)
-            if facts.st_dev != self._device or facts.st_ino & _INO_MASK != expected.ino:
+            if facts.st_dev != self._device or facts.st_ino & INO_MASK != expected.ino:
                 raise OSError(errno.ESTALE, "another directory stands in its place", path)
             now = (facts.st_uid, stat.S_IMODE(facts.st_mode))
             if now == closed:
@@ -94,7 +94,7 @@ class MountedPlaces:
             self._open(path, _DIRECTORY) as fd,
         ):
             facts = os.fstat(fd)
-            if facts.st_ino & _INO_MASK != ino or facts.st_dev != self._device:
+            if facts.st_ino & INO_MASK != ino or facts.st_dev != self._device:
                 raise OSError(errno.ESTALE, "another directory stands in its place", path)
             os.setxattr(descriptor_path(fd), _KNOWN_AS, known_as)
             os.fsync(fd)
@@ -172,7 +172,7 @@ def _is(facts: os.stat_result, expected: Entry) -> bool:
     """Whether it is what was seen; the number of names alone may have changed, and is no fact of one of them."""
     return (
         facts.st_dev == expected.dev
-        and facts.st_ino & _INO_MASK == expected.ino
+        and facts.st_ino & INO_MASK == expected.ino
         and EntryType.of_mode(facts.st_mode) is expected.type
         and stat.S_IMODE(facts.st_mode) == expected.mode
         and (facts.st_uid, facts.st_gid) == (expected.uid, expected.gid)

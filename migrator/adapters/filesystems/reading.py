@@ -6,20 +6,17 @@ the descriptor of its directory, so that nothing that is swapped in the middle o
 
 import ctypes
 import errno
-import hashlib
 import os
 import stat
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from typing import Protocol
-
-import xxhash
+from collections.abc import Iterator
 
 from migrator.adapters.filesystems.beneath import Root
+from migrator.adapters.filesystems.digests import digest_of, require_algorithm
+from migrator.adapters.filesystems.entries import INO_MASK, problem_of, read_entry
 from migrator.adapters.filesystems.mountinfo import read_mounts
-from migrator.adapters.filesystems.xattrs import read_xattrs
 from migrator.domain.benchmark import BENCH_NAME
-from migrator.domain.entry import Entry, EntryType
+from migrator.domain.entry import Entry
 from migrator.domain.mounts import mount_of, mounts_beneath
 from migrator.domain.paths import join
 from migrator.domain.probe import PROBE_NAME
@@ -33,31 +30,12 @@ _libc = ctypes.CDLL(None, use_errno=True)
 ANSWER_TIMEOUT_S = 120.0
 """How long a look at the root may take before the file system counts as one that does not answer."""
 
-_READ_BYTES = 4 * 1024 * 1024
 _SENTINEL_LIMIT_BYTES = 4096
-_LOOKS = 3
-"""How often an entry is looked at again when it turned into something else between two calls."""
 _SEEN_NAMES = 10_000
 """How many names of a directory are remembered: a Gluster mount lists some twice while they are renamed."""
-_INO_MASK = 0xFFFF_FFFF_FFFF_FFFF
 _OWN_NAMES = (SENTINEL_NAME, PURGE_NAME, PROBE_NAME, BENCH_NAME)
 """In the root of a file system: this program's, and no data."""
-_NO_XATTRS: Mapping[bytes, bytes] = {}
 _OTHER_MOUNT = "another file system is mounted here; not entered"
-
-
-class _Hash(Protocol):
-    def update(self, data: memoryview, /) -> None: ...
-
-    def digest(self) -> bytes: ...
-
-
-DIGEST_ALGORITHMS: Mapping[str, Callable[[], _Hash]] = {
-    "xxh3_128": xxhash.xxh3_128,
-    "blake2b": hashlib.blake2b,
-    "sha256": hashlib.sha256,
-}
-"""What `digest` can do. xxh3_128 finds every accident; the others withstand somebody who makes collisions too."""
 
 
 class ReadingFileSystem:
@@ -110,7 +88,7 @@ class ReadingFileSystem:
                 yield Block(entries=(), problems=(_root_was_removed(path),))
             return
         except OSError as error:
-            yield Block(entries=(), problems=(_problem(path, "open", error),))
+            yield Block(entries=(), problems=(problem_of(path, "open", error),))
             return
         try:
             yield from self._blocks(fd, path, block_entries)
@@ -124,11 +102,11 @@ class ReadingFileSystem:
             if not path:
                 fd = self.beneath.open(b"", os.O_PATH | os.O_DIRECTORY)
                 try:
-                    return _entry(fd, b".", b"", os.fstat(fd), problems)
+                    return read_entry(fd, b".", b"", os.fstat(fd), problems)
                 finally:
                     os.close(fd)
             with self.beneath.parent(path) as (fd, name):
-                entry = _entry(fd, name, path, os.stat(name, dir_fd=fd, follow_symlinks=False), problems)
+                entry = read_entry(fd, name, path, os.stat(name, dir_fd=fd, follow_symlinks=False), problems)
         except FileNotFoundError:
             if self._root_is_gone():
                 raise
@@ -143,29 +121,12 @@ class ReadingFileSystem:
 
         Raises OSError, also (EINVAL) where the path is no regular file, and ValueError for an unknown algorithm.
         """
-        if algorithm not in DIGEST_ALGORITHMS:
-            known = ", ".join(DIGEST_ALGORITHMS)
-            raise ValueError(f"unknown digest algorithm {algorithm!r}; known: {known}")
-        hasher = DIGEST_ALGORITHMS[algorithm]()
+        require_algorithm(algorithm)
         fd = self._open_for_reading(path)
         try:
-            before = os.fstat(fd)
-            if not stat.S_ISREG(before.st_mode):
-                raise OSError(errno.EINVAL, "not a regular file", path)
-            os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
-            os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_SEQUENTIAL)
-            # One byte more than the file has, so that growth shows in the first read already.
-            buffer = memoryview(bytearray(min(before.st_size + 1, _READ_BYTES)))
-            size_bytes = 0
-            # No further than that: whoever goes on writing to it must not keep the reader for ever.
-            while size_bytes <= before.st_size and (count := os.readv(fd, [buffer])):
-                hasher.update(buffer[:count])
-                size_bytes += count
-            after = os.fstat(fd)
+            return digest_of(fd, algorithm, path)
         finally:
             os.close(fd)
-        changed = size_bytes != before.st_size or _content_facts(before) != _content_facts(after)
-        return Digest(value=hasher.digest(), size_bytes=size_bytes, changed=changed)
 
     def sync(self) -> None:
         """Sync the root's file system (syncfs). Raises OSError, also once for what failed to reach the disks since the
@@ -194,8 +155,8 @@ class ReadingFileSystem:
             filesystem=mount.filesystem if mount else "",
             mounted_from=os.fsdecode(mount.source) if mount else "",
             device=facts.st_dev if lasting else None,
-            fsid=room.f_fsid & _INO_MASK if lasting else None,
-            root_ino=facts.st_ino & _INO_MASK,
+            fsid=room.f_fsid & INO_MASK if lasting else None,
+            root_ino=facts.st_ino & INO_MASK,
             sentinel=sentinel,
         )
 
@@ -271,11 +232,11 @@ class ReadingFileSystem:
                         if facts.st_dev != device or entry_path in mount_points:
                             problems.append(_other_mount(entry_path))
                             continue
-                        entries.append(_entry(fd, name, entry_path, facts, problems))
+                        entries.append(read_entry(fd, name, entry_path, facts, problems))
                     except FileNotFoundError:
                         continue
                     except OSError as error:
-                        problems.append(_problem(entry_path, "lstat", error))
+                        problems.append(problem_of(entry_path, "lstat", error))
                     if len(entries) >= block_entries:
                         yield Block(entries=tuple(entries), problems=tuple(problems))
                         entries, problems = [], []
@@ -287,67 +248,9 @@ class ReadingFileSystem:
             if self._root_is_gone():
                 problems.append(_root_was_removed(path))
         except OSError as error:
-            problems.append(_problem(path, "list", error))
+            problems.append(problem_of(path, "list", error))
         if entries or problems:
             yield Block(entries=tuple(entries), problems=tuple(problems))
-
-
-def _entry(fd: int, name: bytes, path: bytes, facts: os.stat_result, problems: list[ScanProblem]) -> Entry:
-    """The entry, with what could not be read of it added to `problems`. Raises FileNotFoundError when it is gone."""
-    mode = facts.st_mode
-    symlink_target: bytes | None = None
-    if stat.S_ISLNK(mode):
-        facts, symlink_target = _read_symlink(fd, name, path, facts, problems)
-        mode = facts.st_mode
-    try:
-        xattrs = read_xattrs(fd, name)
-    except FileNotFoundError:
-        raise
-    except OSError as error:
-        problems.append(_problem(path, "xattrs", error))
-        xattrs = _NO_XATTRS
-    return Entry(
-        path=path,
-        type=EntryType.of_mode(mode),
-        size_bytes=facts.st_size,
-        blocks=facts.st_blocks,
-        uid=facts.st_uid,
-        gid=facts.st_gid,
-        mode=mode & 0o7777,
-        mtime_ns=facts.st_mtime_ns,
-        atime_ns=facts.st_atime_ns,
-        ctime_ns=facts.st_ctime_ns,
-        dev=facts.st_dev,
-        rdev=facts.st_rdev,
-        ino=facts.st_ino & _INO_MASK,
-        nlink=facts.st_nlink,
-        symlink_target=symlink_target,
-        xattrs=xattrs,
-    )
-
-
-def _read_symlink(
-    fd: int, name: bytes, path: bytes, facts: os.stat_result, problems: list[ScanProblem]
-) -> tuple[os.stat_result, bytes | None]:
-    """The target, or newer facts and None where it is no symlink any more."""
-    for _ in range(_LOOKS):
-        try:
-            return facts, os.readlink(name, dir_fd=fd)
-        except FileNotFoundError:
-            raise
-        except OSError as error:
-            if error.errno != errno.EINVAL:
-                problems.append(_problem(path, "readlink", error))
-                return facts, None
-        facts = os.stat(name, dir_fd=fd, follow_symlinks=False)
-        if not stat.S_ISLNK(facts.st_mode):
-            return facts, None
-    problems.append(ScanProblem(path=path, operation="readlink", errno=None, reason="changes its type all the time"))
-    return facts, None
-
-
-def _problem(path: bytes, operation: str, error: OSError) -> ScanProblem:
-    return ScanProblem(path=path, operation=operation, errno=error.errno, reason=error.strerror or str(error))
 
 
 def _root_was_removed(path: bytes) -> ScanProblem:
@@ -356,10 +259,6 @@ def _root_was_removed(path: bytes) -> ScanProblem:
 
 def _other_mount(path: bytes) -> ScanProblem:
     return ScanProblem(path=path, operation="open", errno=errno.EXDEV, reason=_OTHER_MOUNT)
-
-
-def _content_facts(facts: os.stat_result) -> tuple[int, int, int]:
-    return facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns
 
 
 def _read_sentinel(root: Root) -> str | None:
