@@ -9,8 +9,7 @@ from migrator.domain.drain import DrainRecord, DrainSample
 from migrator.domain.drain_preflight import BrickMarks
 from migrator.domain.drain_run import DrainRequest
 from migrator.domain.drain_seen import PlaceSeen
-from migrator.domain.events import Event, EventKind, Severity
-from migrator.domain.hooks import HookFacts, HookSite, HookStep
+from migrator.domain.hooks import HookFacts, HookStep
 from migrator.domain.volume_tasks import TaskProgress
 from migrator.domain.windows import Window
 from migrator.ports.blocking import Blocking
@@ -27,8 +26,9 @@ from migrator.ports.run_files import RunFiles
 from migrator.ports.site import SiteRecord
 from migrator.ports.volume import BrickContents, DrainCommands
 from migrator.stages.bricks.audit import ReadBlock
+from migrator.stages.bricks.brick_call import BrickCall
 from migrator.stages.bricks.strange import StrangeLook
-from migrator.stages.hooking import HookedStep, HookWorld, StepHooks
+from migrator.stages.hooking import HookedStep
 from migrator.stages.probing import ProbeWorld
 
 LOG = logging.getLogger("migrator.drain")
@@ -80,7 +80,7 @@ class DrainWorld:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DrainCall:
+class DrainCall(BrickCall):
     """One call of the verb; `run_id` is None where nothing is changed."""
 
     world: DrainWorld
@@ -88,42 +88,15 @@ class DrainCall:
     site: SiteRecord
     run_id: int | None
 
-    def now_s(self) -> float:
-        """The time."""
-        return self.world.clock.now_s()
+    @property
+    def log(self) -> logging.Logger:
+        """Where its events are logged."""
+        return LOG
 
-    def say(self, kind: EventKind, severity: Severity, subject: str, message: str) -> None:
-        """An event: onto the screen, into the log, and, unless nothing is changed, into the ledger."""
-        event = Event(at_s=self.now_s(), kind=kind, severity=severity, subject=subject, message=message)
-        if self.run_id is not None:
-            self.world.ledger.events.add(event, self.run_id)
-        self.world.progress.event(event)
-        level = {Severity.INFO: logging.INFO, Severity.WARNING: logging.WARNING, Severity.ERROR: logging.ERROR}
-        LOG.log(level[severity], "%s", message, extra={"event": kind.value, "subject": subject})
-
-    def hooking(self) -> StepHooks | None:
-        """Calls the hooks; None where there are none to be called."""
-        world = self.world
-        if world.hooks is None or self.run_id is None:
-            return None
-        return StepHooks(
-            world=HookWorld(
-                hooks=world.hooks,
-                records=world.ledger.hooks,
-                site=HookSite(
-                    site_id=self.site.site_id,
-                    name=self.site.name,
-                    file=world.hooks.site_file,
-                    source_root=world.source.root,
-                    target_root=world.target_root,
-                ),
-                run_id=self.run_id,
-                clock=world.clock,
-                blocking=world.blocking,
-                tokens=world.tokens,
-                say=self.say,
-            )
-        )
+    @property
+    def source_root(self) -> bytes:
+        """The source, as hooks are told."""
+        return self.world.source.root
 
     def facts(self, record: DrainRecord, *, brick: str | None = None, state: str = "") -> HookFacts:
         """What a hook is told."""

@@ -5,8 +5,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
-from migrator.domain.events import Event, EventKind, Severity
-from migrator.domain.hooks import HookFacts, HookSite, HookStep
+from migrator.domain.hooks import HookFacts, HookStep
 from migrator.domain.retirement import Endpoint, RetirementRecord, RetireRequest, Uncovered
 from migrator.domain.scan import CatalogRecord
 from migrator.ports.blocking import Blocking
@@ -21,10 +20,10 @@ from migrator.ports.progress import Progress
 from migrator.ports.retirements import CoverFiles, RetirementCommands
 from migrator.ports.run_files import RunFiles
 from migrator.ports.site import SiteRecord
-from migrator.stages.hooking import HookedStep, HookWorld, StepHooks
+from migrator.stages.bricks.brick_call import BrickCall
+from migrator.stages.hooking import HookedStep
 
 LOG = logging.getLogger("migrator.retirement")
-_LEVELS = {Severity.INFO: logging.INFO, Severity.WARNING: logging.WARNING, Severity.ERROR: logging.ERROR}
 
 WriteList = Callable[[Iterable[Uncovered]], None]
 
@@ -57,7 +56,7 @@ class RetirementWorld:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RetireCall:
+class RetireCall(BrickCall):
     """One call of the verb; `run_id` and `directory` are None where nothing is changed."""
 
     world: RetirementWorld
@@ -66,41 +65,15 @@ class RetireCall:
     run_id: int | None
     directory: str | None = None
 
-    def now_s(self) -> float:
-        """The time."""
-        return self.world.clock.now_s()
+    @property
+    def log(self) -> logging.Logger:
+        """Where its events are logged."""
+        return LOG
 
-    def say(self, kind: EventKind, severity: Severity, subject: str, message: str) -> None:
-        """An event: onto the screen, into the log, and, unless nothing is changed, into the ledger."""
-        event = Event(at_s=self.now_s(), kind=kind, severity=severity, subject=subject, message=message)
-        if self.run_id is not None:
-            self.world.ledger.events.add(event, self.run_id)
-        self.world.progress.event(event)
-        LOG.log(_LEVELS[severity], "%s", message, extra={"event": kind.value, "subject": subject})
-
-    def hooking(self) -> StepHooks | None:
-        """Calls the hooks; None where there are none to be called."""
-        world = self.world
-        if world.hooks is None or self.run_id is None:
-            return None
-        return StepHooks(
-            world=HookWorld(
-                hooks=world.hooks,
-                records=world.ledger.hooks,
-                site=HookSite(
-                    site_id=self.site.site_id,
-                    name=self.site.name,
-                    file=world.hooks.site_file,
-                    source_root=world.source.root,
-                    target_root=world.target_root,
-                ),
-                run_id=self.run_id,
-                clock=world.clock,
-                blocking=world.blocking,
-                tokens=world.tokens,
-                say=self.say,
-            )
-        )
+    @property
+    def source_root(self) -> bytes:
+        """The source, as hooks are told."""
+        return self.world.source.root
 
     def facts(self, record: RetirementRecord, *, state: str = "") -> HookFacts:
         """What a hook is told."""

@@ -1,0 +1,93 @@
+"""What every verb that changes bricks does in its call: it says what happens, and calls the site's hooks."""
+
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Protocol
+
+from migrator.domain.events import Event, EventKind, Severity
+from migrator.domain.hooks import HookSite
+from migrator.ports.blocking import Blocking
+from migrator.ports.clock import Clock
+from migrator.ports.hooks import Hooks
+from migrator.ports.ledger import Ledger
+from migrator.ports.progress import Progress
+from migrator.ports.site import SiteRecord
+from migrator.stages.hooking import HookWorld, StepHooks
+
+_LEVELS = {Severity.INFO: logging.INFO, Severity.WARNING: logging.WARNING, Severity.ERROR: logging.ERROR}
+
+
+class CallWorld(Protocol):
+    """The ports that it takes."""
+
+    @property
+    def target_root(self) -> bytes: ...
+    @property
+    def hooks(self) -> Hooks | None: ...
+    @property
+    def ledger(self) -> Ledger: ...
+    @property
+    def progress(self) -> Progress: ...
+    @property
+    def clock(self) -> Clock: ...
+    @property
+    def blocking(self) -> Blocking: ...
+    @property
+    def tokens(self) -> Callable[[], str]: ...
+
+
+class BrickCall(ABC):
+    """The base of a verb's call; `run_id` is None where nothing is changed: then nothing is written, and no hook is called."""
+
+    __slots__ = ()
+
+    world: CallWorld
+    site: SiteRecord
+    run_id: int | None
+
+    @property
+    @abstractmethod
+    def log(self) -> logging.Logger:
+        """Where its events are logged."""
+
+    @property
+    @abstractmethod
+    def source_root(self) -> bytes:
+        """The source, as hooks are told."""
+
+    def now_s(self) -> float:
+        """The time."""
+        return self.world.clock.now_s()
+
+    def say(self, kind: EventKind, severity: Severity, subject: str, message: str) -> None:
+        """An event: onto the screen, into the log, and, unless nothing is changed, into the ledger."""
+        event = Event(at_s=self.now_s(), kind=kind, severity=severity, subject=subject, message=message)
+        if self.run_id is not None:
+            self.world.ledger.events.add(event, self.run_id)
+        self.world.progress.event(event)
+        self.log.log(_LEVELS[severity], "%s", message, extra={"event": kind.value, "subject": subject})
+
+    def hooking(self) -> StepHooks | None:
+        """Calls the hooks; None where there are none to be called."""
+        world = self.world
+        if world.hooks is None or self.run_id is None:
+            return None
+        return StepHooks(
+            world=HookWorld(
+                hooks=world.hooks,
+                records=world.ledger.hooks,
+                site=HookSite(
+                    site_id=self.site.site_id,
+                    name=self.site.name,
+                    file=world.hooks.site_file,
+                    source_root=self.source_root,
+                    target_root=world.target_root,
+                ),
+                run_id=self.run_id,
+                clock=world.clock,
+                blocking=world.blocking,
+                tokens=world.tokens,
+                say=self.say,
+            )
+        )
