@@ -3,30 +3,18 @@
 import asyncio
 import logging
 import os
-import pwd
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from migrator.adapters.executors import proc
 from migrator.adapters.executors.remote import RemoteHost, again
-from migrator.adapters.executors.slurm import (
-    PASSED_ON,
-    TOO_MUCH_CAUSE,
-    TOO_MUCH_HINT,
-    TOO_MUCH_REASONS,
-    Job,
-    JobState,
-    Srun,
-    cancel_argv,
-    list_jobs_argv,
-    read_jobs,
-)
-from migrator.domain.errors import ToolFailed, UsageError
-from migrator.domain.paths import show
+from migrator.adapters.executors.slurm import TOO_MUCH_CAUSE, TOO_MUCH_HINT, TOO_MUCH_REASONS, JobState, Srun
+from migrator.adapters.executors.slurm_queue import SlurmQueue
+from migrator.domain.errors import UsageError
 from migrator.domain.transfer import ProcessIdentity
 from migrator.ports.hosts import Host, HostFacts, HostLost
-from migrator.ports.processes import Command, Processes
+from migrator.ports.processes import Processes
 
 _log = logging.getLogger(__name__)
 
@@ -34,11 +22,6 @@ _NAME = "slurm-{number}"
 _NO_LIMIT_S = 10.0 * 365 * 86400
 """A job may wait in the queue for as long as it likes; `patience_s` is how long a caller waits for it."""
 _STARTED_WITHIN_S = 60.0
-_ASK_TIMEOUT_S = 15.0
-_FIRST_LOOK_S = 0.1
-_LONGEST_LOOK_S = 2.0
-_END_WITHIN_S = 60.0
-"""Slurm itself waits 30 s (KillWait) before it kills what does not end."""
 _LEASE_MARGIN_S = 15.0
 _FIRST_BACKOFF_S = 1.0
 _LONGEST_BACKOFF_S = 60.0
@@ -107,7 +90,7 @@ class SlurmHosts:
         """`processes` are this machine's, for Slurm's commands. `patience_s`: how long `reach` waits for a node before
         it says that the job waits in the queue.
         """
-        self._processes = processes
+        self._queue = SlurmQueue(processes)
         self._options = tuple(options)
         self._python = python
         self._cpus = cpus
@@ -116,7 +99,6 @@ class SlurmHosts:
         self._patience_s = patience_s
         self._prefix = f"migrator-{site_id[:8]}-"
         self._comment = f"migrator:{site_id}:{_myself()}"
-        self._user = _user()
         self._movers = {name: _Mover(name=name) for name in (_NAME.format(number=n + 1) for n in range(nodes))}
         self._clearing = asyncio.Lock()
         self._cleared = False
@@ -234,7 +216,7 @@ class SlurmHosts:
 
     async def _still_waiting(self, mover: _Mover) -> HostLost:
         """Why; a far end that does not speak although its job runs is given up."""
-        job = await self._job(mover.job_name)
+        job = await self._queue.job(mover.job_name)
         now_s = asyncio.get_running_loop().time()
         if job.state is not JobState.RUNNING:
             asks_too_much = job.reason in TOO_MUCH_REASONS
@@ -263,8 +245,8 @@ class SlurmHosts:
         """Return when nothing can run any more in the mover's job. Raises HostLost where that is not known."""
         if mover.settled:
             return
-        await self._end_jobs(mover.job_name)
-        job = await self._job(mover.job_name)
+        await self._queue.end(mover.job_name)
+        job = await self._queue.job(mover.job_name)
         # A node that failed may only have been cut off, and a job that Slurm does not know says nothing.
         if job.state in (JobState.NODE_FAILED, JobState.GONE) and mover.lost_at_s is not None:
             self._require_lease_over(mover.lost_at_s, f"the job of {mover.name}")
@@ -288,68 +270,21 @@ class SlurmHosts:
             if self._cleared:
                 return
             mine = {mover.job_name for mover in self._movers.values()}
-            theirs = [job for job in await self._jobs() if job.name.startswith(self._prefix) and job.name not in mine]
+            theirs = [
+                job for job in await self._queue.jobs() if job.name.startswith(self._prefix) and job.name not in mine
+            ]
             left = [job for job in theirs if job.active and not _owner_lives(job.comment)]
             for job in left:
                 _log.warning("ending job %s, which an earlier run has left", job.id)
-                await self._end_jobs(job.name)
+                await self._queue.end(job.name)
             if any(job.state is JobState.NODE_FAILED for job in theirs):
                 self._require_lease_over(self._began_s, "a job of an earlier run")
             self._cleared = True
 
-    async def _end_jobs(self, name: str) -> None:
-        """Cancel, and wait until Slurm says that nothing of it runs. Raises HostLost."""
-        loop = asyncio.get_running_loop()
-        deadline_s, pause_s = loop.time() + _END_WITHIN_S, _FIRST_LOOK_S
-        cancelled = False
-        while (job := await self._job(name)).active:
-            if not cancelled:
-                await self._slurm(cancel_argv(name, self._user))
-                cancelled = True
-            if loop.time() > deadline_s:
-                raise HostLost(
-                    f"the job {job.id} on {job.node or 'no node'} has not ended: it is {job.state}",
-                    cause="its processes hang in the kernel, or Slurm cannot reach the node",
-                    hint=f"see `scontrol show job {job.id}` and the node; nothing of it is given to others before",
-                )
-            await asyncio.sleep(pause_s)
-            pause_s = min(pause_s * 2, _LONGEST_LOOK_S)
-
-    async def _job(self, name: str) -> Job:
-        found = [job for job in await self._jobs() if job.name == name]
-        return next(
-            (job for job in found if job.active), found[0] if found else Job(id="", name=name, state=JobState.GONE)
-        )
-
-    async def _jobs(self) -> list[Job]:
-        return read_jobs(await self._slurm(list_jobs_argv(self._user)))
-
-    async def _slurm(self, argv: tuple[bytes, ...]) -> bytes:
-        """Run one of Slurm's commands. Raises HostLost where the controller does not answer."""
-        environment = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
-        command = Command(argv=argv, environment=environment, timeout_s=_ASK_TIMEOUT_S)
-        program = show(argv[0])
-        try:
-            done = await self._processes.run(command)
-        except ToolFailed as error:
-            raise HostLost(
-                f"Slurm cannot be asked: {error.message}",
-                cause="Slurm's commands are not installed on this machine",
-                hint="install the client side of Slurm (Debian: slurm-client), or set [transfer] movers to local",
-            ) from error
-        if done.exit_code != 0 or done.timed_out:
-            said = show(done.stderr.strip()) or f"{program} ended with exit code {done.exit_code}"
-            raise HostLost(
-                f"Slurm does not answer: {said}",
-                cause="slurmctld is stopped, or cannot be reached from this machine",
-                hint="see `scontrol ping`; what runs in a job goes on meanwhile, and what was lost is in doubt until then",
-            )
-        return done.stdout
-
     async def _give_up(self, mover: _Mover) -> None:
         """Of a job that was asked for: without a word to a far end that does not listen."""
         try:
-            await self._slurm(cancel_argv(mover.job_name, self._user))
+            await self._queue.cancel(mover.job_name)
         except HostLost as error:
             _log.warning("%s: %s", mover.job_name, error.message)
         if mover.opening is not None:
@@ -370,14 +305,6 @@ class SlurmHosts:
                 await self._settle(mover)
             except HostLost as error:
                 _log.warning("%s: %s", mover.job_name, error.message)
-
-
-def _user() -> str:
-    """By the effective user, as Slurm sees it: not what the environment says."""
-    try:
-        return pwd.getpwuid(os.geteuid()).pw_name
-    except KeyError:
-        return str(os.geteuid())
 
 
 def _myself() -> str:
