@@ -31,6 +31,14 @@ def check_storage_targets(seen: StorageSeen | None, failure_words: str = "", hin
         failure(_CHECK, f"BeeGFS names no {kind.value} target", "see whether its management service knows its servers")
         for kind in missing
     ]
+    findings += [
+        failure(
+            _CHECK,
+            f"a {kind.value} server does not answer, and which one is not known",
+            f"ask each: `beegfs-ctl --listtargets --nodetype={'meta' if kind is TargetKind.METADATA else 'storage'} --spaceinfo`",
+        )
+        for kind in seen.unanswered
+    ]
     if findings:
         return findings
     storage = sum(one.kind is TargetKind.STORAGE for one in seen.targets)

@@ -1,7 +1,7 @@
 """What follows from the states and the room of a target's storage and metadata targets. Pure."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from migrator.domain.site import Capacity
 from migrator.domain.storage_targets import (
@@ -15,13 +15,48 @@ from migrator.domain.storage_targets import (
 )
 from migrator.domain.units import format_count, format_duration, format_size
 
-SILENT_AFTER_S = 45.0
+SILENT_AFTER_S = 40.0
 """A server that is well reports every 30 s at the latest (BeeGFS 8.3.1, as recorded); its targets count as online for
 another minute and more after it has gone.
 """
+_TOLD_IN_S = 1.0
+"""The tool tells whole seconds since it heard of a server."""
 
 
-def target_problems(targets: Sequence[StorageTarget]) -> tuple[str, ...]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LookTimes:
+    """What bounds how soon an outage is told, in seconds. A stream is seen to stand still after `quiet_s`; looks begin
+    `every_s` apart, when the one before has ended, and are begun by a watch that comes round every `tick_s`. A call that
+    gets no answer within its time is ended within `ending_s`. `list_s` is the one question of version 8, `room_s` the
+    first of version 7, `states_s` what is asked there when that has no answer.
+    """
+
+    quiet_s: float
+    every_s: float
+    tick_s: float
+    ending_s: float
+    list_s: float
+    room_s: float
+    states_s: float
+
+
+def told_within_s(times: LookTimes) -> tuple[float, float]:
+    """How long after a server is off at most it is told, by version 8 and by version 7, where the management service answers
+    the look that counts.
+
+    Version 8 tells since when a server is silent: the server was heard just before it went, and a look that has begun just
+    before the silence is long enough gets no answer. Version 7 tells it by a look that begins after the streams stand still:
+    a look that has begun just before the server went uses up all its time.
+    """
+    missed_8 = max(times.every_s, times.list_s + times.ending_s)
+    silent_s = max(SILENT_AFTER_S + _TOLD_IN_S, times.quiet_s)
+    version_8 = silent_s + missed_8 + times.tick_s + times.list_s
+    missed_7 = max(times.every_s, times.room_s + times.states_s + 2 * times.ending_s)
+    version_7 = max(times.quiet_s, missed_7) + times.tick_s + times.room_s + times.ending_s + times.states_s
+    return version_8, version_7
+
+
+def target_problems(seen: StorageSeen) -> tuple[str, ...]:
     """Why what lies on the target may not be readable; none where every storage and metadata target is online, good, and
     was heard of.
 
@@ -30,15 +65,16 @@ def target_problems(targets: Sequence[StorageTarget]) -> tuple[str, ...]:
     problems = [
         f"BeeGFS names no {kind.value} target, so nothing is known of them"
         for kind in TargetKind
-        if not any(one.kind is kind for one in targets)
+        if not any(one.kind is kind for one in seen.targets)
     ]
-    problems += [f"{one.shown}: {state_words(one)}" for one in targets if not _is_well(one)]
-    return tuple(problems)
+    problems += [f"{one.shown}: {state_words(one)}" for one in seen.targets if not _is_well(one)]
+    return (*problems, *_unanswered_words(seen))
 
 
-def lost_targets(targets: Sequence[StorageTarget]) -> tuple[str, ...]:
+def lost_targets(seen: StorageSeen) -> tuple[str, ...]:
     """The targets whose server does not answer, with why that is thought: streams that write there stand still."""
-    return tuple(f"{one.shown}: {state_words(one)}" for one in targets if is_lost(one))
+    found = (f"{one.shown}: {state_words(one)}" for one in seen.targets if is_lost(one))
+    return (*found, *_unanswered_words(seen))
 
 
 def is_lost(target: StorageTarget) -> bool:
@@ -143,6 +179,10 @@ def stripe_differs(wanted: StripeSettings, found: StripeSettings) -> bool:
     return (wanted.targets is not None and wanted.targets != found.targets) or (
         wanted.chunk_bytes is not None and wanted.chunk_bytes != found.chunk_bytes
     )
+
+
+def _unanswered_words(seen: StorageSeen) -> tuple[str, ...]:
+    return tuple(f"a {kind.value} server: does not answer, and which one is not known" for kind in seen.unanswered)
 
 
 def _is_well(target: StorageTarget) -> bool:

@@ -82,7 +82,10 @@ class DirectoryFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StorageSeen:
-    """One look: every target, and the pool that user trees get theirs from, where that is known."""
+    """One look: every target, and the pool that user trees get theirs from, where that is known. `unanswered` are the kinds
+    of which some server does not answer while it is not known which one.
+    """
 
     targets: tuple[StorageTarget, ...]
     storage_pool: int | None = None
+    unanswered: tuple[TargetKind, ...] = ()

@@ -39,7 +39,12 @@ class StorageLook:
         """Why nothing should be written there now; none where nothing is known."""
         if self.seen is None:
             return ()
-        return (*lost_targets(self.seen.targets), *emergency_problems(self.seen))
+        return (*self.lost, *emergency_problems(self.seen))
+
+    @property
+    def lost(self) -> tuple[str, ...]:
+        """What does not answer; nothing where nothing is known."""
+        return () if self.seen is None else lost_targets(self.seen)
 
 
 async def words_for_full(storage: StorageTargets | None) -> str:

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from migrator.adapters.beegfs.targets import BeegfsTargets
+from migrator.adapters.beegfs.targets import BeegfsTargets, CallTimes
 from migrator.adapters.executors.process import LocalProcesses
+from migrator.decide.storage_targets import lost_targets
 from migrator.domain.errors import ToolFailed
 from migrator.domain.storage_targets import CapacityPool, StorageTarget, StripeSettings, TargetKind
 from tests.beegfs_tool import FIXTURES, VERSIONS, fake_tool, recorded, targets
@@ -29,6 +30,7 @@ esac
 case "$1 $2" in
 "--listtargets --nodetype=meta") name=meta ;;
 "--listtargets --nodetype=storage") name=storage ;;
+--listnodes*) [ -e deaf ] && exec sleep 600; cat reached; exit 0 ;;
 --getentryinfo*) cat getentryinfo; exit 0 ;;
 --setpattern*)
     chunk=${{2#--chunksize=}}
@@ -56,6 +58,7 @@ class Asked:
             program.write_text(_CTL.format(directory=self.directory))
             program.chmod(0o755)
             shutil.copy(FIXTURES / "7" / "getentryinfo.out", self.directory / "getentryinfo")
+            (self.directory / "reached").write_text("")
             for kind in ("meta", "storage"):
                 shutil.copy(FIXTURES / "7" / f"listtargets-{kind}-states.out", self.directory / f"{kind}-states")
             self.put("")
@@ -214,14 +217,69 @@ def test_what_is_not_a_number_at_all_is_not_known(tmp_path: Path) -> None:
     assert (found.total_bytes, found.free_bytes, found.free_inodes, found.pool, found.reachability) == (None,) * 5
 
 
-def test_version_7_tells_states_where_a_server_makes_it_wait_for_the_room(tmp_path: Path) -> None:
-    asked = Asked(tmp_path, "7")
-    (asked.directory / "slow").touch()
-    port = BeegfsTargets(
-        processes=LocalProcesses(grace_s=1.0), mount=MOUNT, root=MOUNT, path=asked.port.path, timeout_s=0.5
-    )
-    (problem,) = asyncio.run(port.problems())
+class SilentServer:
+    """Version 7, with a storage server that makes the tool wait; `states` are what the management service says meanwhile."""
+
+    def __init__(self, directory: Path, *, states: str, reached: str) -> None:
+        asked = Asked(directory, "7")
+        # The servers of metadata answer: only the tool that is asked for storage waits.
+        program = asked.directory / "beegfs-ctl"
+        program.write_text(program.read_text().replace("[ -e slow ] &&", '[ -e "slow-$name" ] &&'))
+        (asked.directory / "slow-storage").touch()
+        (asked.directory / "storage-states").write_text(states)
+        (asked.directory / "reached").write_text(reached)
+        self.directory = asked.directory
+        self.port = BeegfsTargets(
+            processes=LocalProcesses(grace_s=1.0),
+            mount=MOUNT,
+            root=MOUNT,
+            path=asked.port.path,
+            times=CallTimes(room_s=0.5, states_s=2.0),
+        )
+
+    def lost(self) -> tuple[str, ...]:
+        return lost_targets(asyncio.run(self.port.look()))
+
+
+STATES_7 = (FIXTURES / "7" / "listtargets-storage-states.out").read_text()
+ALL_ONLINE_7 = STATES_7.replace("Probably-offline", "          Online")
+REACHED_7 = (FIXTURES / "7" / "listnodes-storage-reachable.out").read_text()
+
+
+def test_version_7_names_the_server_that_makes_it_wait_while_all_count_as_online(tmp_path: Path) -> None:
+    server = SilentServer(tmp_path, states=ALL_ONLINE_7, reached=REACHED_7)
+    (lost,) = server.lost()
+    assert lost.startswith("storage target 201 (201, on 2): ")
+    assert "does not answer" in lost
+    (problem,) = asyncio.run(server.port.problems())
+    assert problem == lost
+
+
+@pytest.mark.parametrize("told", ["all are reached", "nothing", "no answer"])
+def test_version_7_holds_streams_also_where_it_is_not_known_which_server_is_silent(tmp_path: Path, told: str) -> None:
+    reached = "" if told == "nothing" else REACHED_7.replace("<no>", "<yes>")
+    server = SilentServer(tmp_path, states=ALL_ONLINE_7, reached=reached)
+    if told == "no answer":
+        (server.directory / "deaf").touch()
+    (lost,) = server.lost()
+    assert lost.startswith("a storage server: ")
+    assert "which one is not known" in lost
+
+
+def test_version_7_names_what_is_offline_and_no_other_where_a_server_makes_it_wait(tmp_path: Path) -> None:
+    server = SilentServer(tmp_path, states=STATES_7, reached="")
+    (problem,) = asyncio.run(server.port.problems())
     assert "201" in problem
+    assert len(server.lost()) == 1
+
+
+def test_what_is_lost_is_told_although_the_pool_of_the_root_cannot_be_asked(tmp_path: Path) -> None:
+    tool = fake_tool(tmp_path / "bin")
+    apart = {"target_storage_201": {"storage_pool": "s:2", "last_contact": "61s ago"}}
+    tool.tell(targets("", changes=apart))
+    (tool.directory / "entry").write_text("a metadata server does not answer")
+    port = BeegfsTargets(processes=LocalProcesses(), mount=MOUNT, root=MOUNT, path=str(tool.directory))
+    assert len(lost_targets(asyncio.run(port.look()))) == 1
 
 
 def test_version_7_has_targets_without_states_and_resyncs(tmp_path: Path) -> None:

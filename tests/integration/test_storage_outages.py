@@ -120,7 +120,7 @@ async def test_a_stream_that_hangs_on_a_lost_target_goes_on_when_it_is_back(worl
             storage.change = lost
 
     def come_back(look: int, _: StorageTarget) -> None:
-        if look >= 200:
+        if look >= 400:
             storage.change = well
             answers.set()
 

@@ -3,22 +3,33 @@
 import asyncio
 import os
 import shutil
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 
 from migrator.adapters.beegfs import version7, version8
-from migrator.decide.storage_targets import stripe_differs, target_problems
+from migrator.decide.storage_targets import is_lost, lost_targets, stripe_differs, target_problems
 from migrator.domain.errors import ToolFailed
 from migrator.domain.paths import show
-from migrator.domain.storage_targets import DirectoryFacts, StorageSeen, StorageTarget, StripeSettings, TargetKind
+from migrator.domain.storage_targets import DirectoryFacts, StorageSeen, StripeSettings, TargetKind
 from migrator.ports.processes import Command, Completed, Processes
 
 SEARCH_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/opt/beegfs/sbin"
 """The last is where BeeGFS's own packages put it."""
 _NAMES = ("beegfs", "beegfs-ctl")
 _VERSION_7 = "beegfs-ctl"
-_LOOK_TIMEOUT_S = 25.0
-"""With two kinds to ask for, and the states again where the room is not told: an outage is to be told in a minute."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallTimes:
+    """How long one question is waited for, in seconds: `list_s` is the list of targets of version 8, `room_s` that of version
+    7 with what every server has to tell, `states_s` what follows where that has no answer. These bound how soon an outage
+    is told (`decide.storage_targets.told_within_s`).
+    """
+
+    list_s: float = 6.0
+    room_s: float = 12.0
+    states_s: float = 7.0
+    other_s: float = 25.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +46,7 @@ class BeegfsTargets:
     root: bytes
     command: str | None = None
     path: str = SEARCH_PATH
-    timeout_s: float = _LOOK_TIMEOUT_S
+    times: CallTimes = field(default_factory=CallTimes)
     _pools: dict[bytes, int | None] = field(default_factory=dict, init=False)
 
     @property
@@ -55,18 +66,21 @@ class BeegfsTargets:
         """As the port says."""
         tool = self.tool
         if _is_7(tool):
-            storage, metadata = await asyncio.gather(
-                self._look_7(tool, TargetKind.STORAGE), self._look_7(tool, TargetKind.METADATA)
+            metadata, storage = await asyncio.gather(
+                self._look_7(tool, TargetKind.METADATA), self._look_7(tool, TargetKind.STORAGE)
             )
-            targets = (*metadata, *storage)
+            found = StorageSeen(
+                targets=(*metadata.targets, *storage.targets), unanswered=(*metadata.unanswered, *storage.unanswered)
+            )
         else:
-            targets = version8.parse_targets(await self._answer_8(tool, version8.LIST))
-        return StorageSeen(targets=targets, storage_pool=await self._storage_pool(targets))
+            listed = await self._ask(tool, *version8.LIST, *self._mount_words, timeout_s=self.times.list_s)
+            found = StorageSeen(targets=version8.parse_targets(_whole(listed, tool)))
+        return replace(found, storage_pool=await self._storage_pool(found))
 
     async def problems(self) -> tuple[str, ...]:
         """As the port says."""
         try:
-            return target_problems((await self.look()).targets)
+            return target_problems(await self.look())
         except ToolFailed as error:
             return (f"the states of the target's storage targets are not known: {error.message}",)
 
@@ -113,29 +127,50 @@ class BeegfsTargets:
             return error.message
         return None
 
-    async def _storage_pool(self, targets: tuple[StorageTarget, ...]) -> int | None:
+    async def _storage_pool(self, seen: StorageSeen) -> int | None:
         """The pool that the root of the user trees has, where there are several; asked once, since few change it."""
-        known = {one.storage_pool for one in targets if one.kind is TargetKind.STORAGE}
+        known = {one.storage_pool for one in seen.targets if one.kind is TargetKind.STORAGE}
         if len(known) < 2:
             return None
         if self.root not in self._pools:
+            if lost_targets(seen):
+                # A metadata server would have to answer, and that something is lost is to be told soon.
+                return None
             self._pools[self.root] = (await self.directory(self.root)).storage_pool
         pool = self._pools[self.root]
         return pool if pool in known else None
 
-    async def _look_7(self, tool: str, kind: TargetKind) -> tuple[StorageTarget, ...]:
-        """With the room where the servers tell it; without where one makes the tool wait for too long."""
+    async def _look_7(self, tool: str, kind: TargetKind) -> StorageSeen:
+        """With the room where the servers tell it. Where one makes the tool wait for too long, the states alone: the servers
+        that are not reached then do not answer; where all are reached, one of them does not answer all the same.
+        """
         nodes = f"--nodetype={'meta' if kind is TargetKind.METADATA else 'storage'}"
         pools = (version7.STORAGE_POOLS,) if kind is TargetKind.STORAGE else ()
         with_room = await self._ask(
-            tool, "--listtargets", nodes, "--state", *pools, *version7.ROOM, self._mount_word, may_time_out=True
+            tool,
+            *("--listtargets", nodes, "--state", *pools, *version7.ROOM, self._mount_word),
+            timeout_s=self.times.room_s,
+            may_time_out=True,
         )
         if not with_room.timed_out:
             server_down = with_room.exit_code != 0 and version7.SERVER_DOWN in with_room.stderr
             output = with_room.stdout if server_down else _whole(with_room, tool)
-            return version7.parse_targets(output, kind, with_room=True)
-        states = await self._ask(tool, "--listtargets", nodes, "--state", self._mount_word)
-        return version7.parse_targets(_whole(states, tool), kind, with_room=False)
+            return StorageSeen(targets=version7.parse_targets(output, kind, with_room=True))
+        states, reached = await asyncio.gather(
+            self._ask(tool, "--listtargets", nodes, "--state", self._mount_word, timeout_s=self.times.states_s),
+            self._ask(
+                tool,
+                *("--listnodes", nodes, version7.REACHABLE, self._mount_word),
+                timeout_s=self.times.states_s,
+                may_time_out=True,
+            ),
+        )
+        silent = frozenset() if reached.timed_out else version7.unreached(reached.stdout)
+        targets = tuple(
+            replace(one, answers=False) if one.node in silent else one
+            for one in version7.parse_targets(_whole(states, tool), kind, with_room=False)
+        )
+        return StorageSeen(targets=targets, unanswered=() if any(map(is_lost, targets)) else (kind,))
 
     async def _answer_8(self, tool: str, words: tuple[str, ...], path: bytes | None = None) -> bytes:
         answer = await self._ask(tool, *words, *self._mount_words, *(() if path is None else (path,)))
@@ -149,12 +184,15 @@ class BeegfsTargets:
     def _mount_word(self) -> bytes:
         return b"--mount=" + self.mount
 
-    async def _ask(self, tool: str, *words: str | bytes, may_time_out: bool = False) -> Completed:
+    async def _ask(
+        self, tool: str, *words: str | bytes, timeout_s: float | None = None, may_time_out: bool = False
+    ) -> Completed:
+        timeout_s = timeout_s or self.times.other_s
         argv = (os.fsencode(tool), *(word if isinstance(word, bytes) else os.fsencode(word) for word in words))
-        answer = await self.processes.run(Command(argv=argv, environment={"PATH": self.path}, timeout_s=self.timeout_s))
+        answer = await self.processes.run(Command(argv=argv, environment={"PATH": self.path}, timeout_s=timeout_s))
         if answer.timed_out and not may_time_out:
             raise ToolFailed(
-                f"`{_shown(argv)}` gave no answer within {self.timeout_s:.0f} s",
+                f"`{_shown(argv)}` gave no answer within {timeout_s:.0f} s",
                 cause="BeeGFS's management service is down or not reached",
                 hint="see whether it runs, then try the same command by hand",
             )

@@ -19,9 +19,12 @@ from migrator.domain.storage_targets import (
 
 ROOM = ("--pools", "--spaceinfo")
 STORAGE_POOLS = "--storagepools"
+REACHABLE = "--reachable"
+"""With `--listnodes`: whether each server answers one datagram, for 3 s by default, however many do not."""
 SERVER_DOWN = b"[ERROR from"
 """On standard error where a server did not answer; its target then has 0.0GiB, and the exit code is not 0."""
 
+_REACHED = re.compile(rb"^\S+ \[ID: (\d+)\]$|^ *Reachable: <(yes|no)>$", re.MULTILINE)
 _STATE_HEAD = ("TargetID", "Reachability", "Consistency")
 _STORAGE_POOL_HEAD = ("St.", "Pool")
 _ROOM_HEAD = ("Cap.", "Pool", "Total", "Free", "%", "ITotal", "IFree", "%")
@@ -72,6 +75,18 @@ def parse_directory(output: bytes) -> DirectoryFacts:
         stripe=StripeSettings(targets=int(targets.group(1)), chunk_bytes=int(chunk.group(1)) * _UNITS[chunk.group(2)]),
         storage_pool=int(pool.group(1)) if pool else None,
     )
+
+
+def unreached(output: bytes) -> frozenset[str]:
+    """The numbers of the servers that `--listnodes --reachable` has not reached; what cannot be read names none."""
+    found: set[str] = set()
+    node = ""
+    for line in _REACHED.finditer(output):
+        if line.group(1) is not None:
+            node = line.group(1).decode("ascii")
+        elif line.group(2) == b"no" and node:
+            found.add(node)
+    return frozenset(found)
 
 
 def _target(words: list[str], kind: TargetKind, *, with_room: bool, with_pool: bool) -> StorageTarget:

@@ -27,6 +27,7 @@ from migrator.ports.processes import Command, Completed, OnOutput
 _log = logging.getLogger(__name__)
 
 BASE_ENVIRONMENT = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C"}
+GRACE_S = 5.0
 _PIECE_BYTES = 1 << 16
 _DRAIN_S = 2.0
 """How long a finished program's pipes may stay open (a daemon that it started may hold them)."""
@@ -40,7 +41,9 @@ class LocalProcesses:
     `one_output`: standard error goes where standard output goes, so that what a program says keeps its order.
     """
 
-    def __init__(self, *, grace_s: float = 5.0, output_limit_bytes: int = 256 << 20, one_output: bool = False) -> None:
+    def __init__(
+        self, *, grace_s: float = GRACE_S, output_limit_bytes: int = 256 << 20, one_output: bool = False
+    ) -> None:
         self._grace_s = grace_s
         self._one_output = one_output
         self._output_limit_bytes = output_limit_bytes

@@ -11,7 +11,8 @@ from migrator.stages.run.shared_call import SharedCall
 
 QUIET_S = 5.0
 """A stream that has been quiet for twice as long makes it look."""
-LOOK_EVERY_S = 10.0
+LOOK_EVERY_S = 5.0
+"""From the beginning of one look to the next: one question to the management service costs it next to nothing."""
 
 
 class StorageWatch:
@@ -67,10 +68,10 @@ class StorageWatch:
 
     async def _ask(self) -> None:
         try:
-            targets = (await self._storage.look()).targets
+            seen = await self._storage.look()
         except ToolFailed:
             return
-        self.lost = lost_targets(targets)
+        self.lost = lost_targets(seen)
         # The words change with every look (since when nothing was heard); which targets they are does not.
         names = frozenset(words.partition(":")[0] for words in self.lost)
         new = tuple(words for words in self.lost if words.partition(":")[0] not in self._names)

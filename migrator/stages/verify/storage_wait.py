@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Callable
 
-from migrator.decide.storage_targets import lost_targets
 from migrator.domain.events import EventKind, Severity
 from migrator.ports.clock import Clock
 from migrator.ports.storage_targets import StorageTargets
@@ -29,7 +28,7 @@ class StorageWait:
     async def until_back(self, *, stopped: Callable[[], bool] = lambda: False) -> bool:
         """Wait as long as a storage or metadata target is lost; whether one was. Ends soon where the work is `stopped`."""
         was_lost = False
-        while not stopped() and (lost := lost_targets((await look_at_storage(self._storage)).targets)):
+        while not stopped() and (lost := (await look_at_storage(self._storage)).lost):
             was_lost = True
             if not self._told:
                 self._told = True

@@ -6,16 +6,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from migrator.adapters.beegfs.targets import CallTimes
 from migrator.adapters.beegfs.version8 import parse_targets
+from migrator.adapters.executors.process import GRACE_S
 from migrator.decide.storage_checks import check_quota, check_storage_targets, check_stripe
 from migrator.decide.storage_targets import (
+    SILENT_AFTER_S,
+    LookTimes,
     fullest_words,
     lost_targets,
     room_of,
     stripe_differs,
     target_problems,
+    told_within_s,
 )
 from migrator.domain.finding import FindingStatus
+from migrator.domain.run import RunRequest
 from migrator.domain.site import Capacity
 from migrator.domain.storage_targets import (
     CapacityPool,
@@ -25,6 +31,7 @@ from migrator.domain.storage_targets import (
     StripeSettings,
     TargetKind,
 )
+from migrator.stages.run.storage_watch import LOOK_EVERY_S, QUIET_S
 from tests.beegfs_tool import VERSIONS, targets
 
 GIB = 1 << 30
@@ -56,19 +63,19 @@ def with_one(number: int, **changes: object) -> StorageSeen:
     ],
 )
 def test_recorded_states_are_judged(version: str, state: str, lost: int, problems: int) -> None:
-    found = seen(state, version).targets
+    found = seen(state, version)
     assert len(lost_targets(found)) == lost
     assert len(target_problems(found)) == problems
     assert all("target_storage_201" in words for words in lost_targets(found))
 
 
 def test_what_is_not_heard_of_is_lost_before_its_state_says_so() -> None:
-    late = with_one(201, last_contact_s=46.0).targets
+    late = with_one(201, last_contact_s=SILENT_AFTER_S + 1.0)
     assert lost_targets(late)
     assert target_problems(late)
-    assert not lost_targets(with_one(201, last_contact_s=45.0).targets)
-    assert lost_targets(with_one(201, answers=False).targets)
-    assert target_problems(with_one(201, answers=False).targets)
+    assert not lost_targets(with_one(201, last_contact_s=SILENT_AFTER_S))
+    assert lost_targets(with_one(201, answers=False))
+    assert target_problems(with_one(201, answers=False))
 
 
 @pytest.mark.parametrize(
@@ -84,13 +91,55 @@ def test_what_is_not_heard_of_is_lost_before_its_state_says_so() -> None:
 )
 def test_what_is_not_online_and_good_cannot_be_read(changes: dict[str, object]) -> None:
     for number in (1, 101):
-        (problem,) = target_problems(with_one(number, **changes).targets)
+        (problem,) = target_problems(with_one(number, **changes))
         assert f"({number}, " in problem
 
 
+def test_a_server_that_nobody_knows_the_name_of_is_lost_too() -> None:
+    unknown = replace(seen(), unanswered=(TargetKind.STORAGE,))
+    for told in (lost_targets(unknown), target_problems(unknown)):
+        (words,) = told
+        assert words.startswith("a storage server: does not answer")
+    (finding,) = check_storage_targets(unknown)
+    assert finding.status is FAILURE
+
+
+def used_times() -> LookTimes:
+    """What the program uses: its own constants, and no others."""
+    calls, tick_s = CallTimes(), RunRequest(plan="plan", batches=(), jobs=1, pid=1).progress_interval_s
+    return LookTimes(
+        # What a stream does is compared twice.
+        quiet_s=2 * (QUIET_S + tick_s),
+        every_s=LOOK_EVERY_S,
+        tick_s=tick_s,
+        ending_s=GRACE_S,
+        list_s=calls.list_s,
+        room_s=calls.room_s,
+        states_s=calls.states_s,
+    )
+
+
+def test_a_server_that_is_off_is_told_within_a_minute() -> None:
+    assert max(told_within_s(used_times())) < 60.0
+
+
+@pytest.mark.parametrize("name", ["every_s", "tick_s", "ending_s", "list_s"])
+def test_whatever_version_8_waits_longer_for_makes_it_later(name: str) -> None:
+    later = replace(used_times(), **{name: getattr(used_times(), name) + 60.0})
+    assert told_within_s(later)[0] >= 60.0
+
+
+@pytest.mark.parametrize("name", ["every_s", "tick_s", "ending_s", "quiet_s", "room_s", "states_s"])
+def test_whatever_version_7_waits_longer_for_makes_it_later(name: str) -> None:
+    later = replace(used_times(), **{name: getattr(used_times(), name) + 60.0})
+    assert told_within_s(later)[1] >= 60.0
+
+
 def test_an_answer_without_targets_is_none() -> None:
-    assert len(target_problems(())) == 2
-    (problem,) = target_problems([one for one in seen().targets if one.kind is TargetKind.STORAGE])
+    assert len(target_problems(StorageSeen(targets=()))) == 2
+    (problem,) = target_problems(
+        StorageSeen(targets=tuple(one for one in seen().targets if one.kind is TargetKind.STORAGE))
+    )
     assert "metadata" in problem
 
 
