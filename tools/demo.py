@@ -90,8 +90,8 @@ def free_sources(site: Path, *users: str) -> None:
 
 def give_bricks(site: Path, bricks: Sequence[str]) -> None:
     """Clear bricks, one after the other, and give their disks to the target."""
-    migrator(site, "scan", "--via", "bricks")
     for brick in bricks:
+        migrator(site, "scan", "--via", "bricks")  # the drain before moved files between bricks
         word = answer(site, "brick", "drain", "--dry-run", brick)["confirm"]
         migrator(site, "brick", "drain", brick, "--confirm", word)
         migrator(site, "brick", "add", str(Path(brick).parent), "--to", "target")

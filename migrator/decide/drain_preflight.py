@@ -14,8 +14,10 @@ from migrator.decide.drain_retained import retained_problems
 from migrator.decide.gluster_faults import version_problems
 from migrator.decide.strange_files import strange_problems
 from migrator.decide.subvolumes import subvolumes
+from migrator.domain.addition import AdditionRecord, AdditionState
 from migrator.domain.brick import Brick, VolumeState
 from migrator.domain.brick_list import BrickRoom
+from migrator.domain.drain import DrainRecord, DrainState
 from migrator.domain.drain_preflight import BrickMarks, DrainFacts
 from migrator.domain.paths import show
 from migrator.domain.scan import StrangeFiles
@@ -23,6 +25,10 @@ from migrator.domain.units import format_size, several
 
 _MARGIN_SHARE = 0.05
 """Of what is moved: users go on writing, and directories and link-to files take room too."""
+
+_DRAINING = frozenset({DrainState.STARTED, DrainState.DRAINING, DrainState.DRAINED, DrainState.STOPPING})
+_BALANCING = frozenset({AdditionState.BALANCING, AdditionState.BALANCED})
+"""Files may have been moved until these were entered."""
 
 _SHOWN = 10
 _MARKS_SHOWN = 3
@@ -72,6 +78,7 @@ def _problems(facts: DrainFacts) -> Iterator[str]:
     yield from _told("the quorum of the pool", facts.quorum)
     hosts = {brick.host for brick in facts.state.bricks} if facts.state is not None else set()
     yield from version_problems(facts.versions, hosts)
+    yield from _old_catalog(facts)
     yield from _open_files(facts)
     yield from _linked_symlinks(facts.linked_symlinks)
     yield from _marked(facts.marks)
@@ -112,6 +119,29 @@ def _tasks(facts: DrainFacts) -> Iterator[str]:
         yield "whether another drain has not come to rest is not known: see `migrator brick list`"
     for name in facts.drains_elsewhere or ():
         yield f"a drain of {name} has not come to rest: go on with it, or take it back with `migrator brick stop`"
+
+
+def _old_catalog(facts: DrainFacts) -> Iterator[str]:
+    """Its largest file, its linked symlinks and what users still have there are those of the time of the scan."""
+    if facts.catalog_is_old is None:
+        yield "whether files were moved between bricks since they were scanned is not known: run `migrator scan --via bricks`"
+    elif facts.catalog_is_old:
+        yield (
+            "files were moved between bricks since the newest scan of them (by a drain or an addition), so what lies on these "
+            "now is not known: run `migrator scan --via bricks`"
+        )
+
+
+def is_old(
+    scanned_at_s: float, drains: Sequence[DrainRecord], additions: Sequence[AdditionRecord], *, bricks: Sequence[str]
+) -> bool:
+    """Whether a scan that began at that time is older than the last drain of other bricks, or addition, that moved files between
+    bricks. A drain of the same bricks brings nothing to them.
+    """
+    others = [one.times for one in drains if set(one.bricks) != set(bricks)]
+    drained = [at_s for times in others for state, at_s in times.items() if state in _DRAINING]
+    balanced = [at_s for one in additions for state, at_s in one.times.items() if state in _BALANCING]
+    return any(scanned_at_s < at_s for at_s in (*drained, *balanced))
 
 
 def _room(facts: DrainFacts, state: VolumeState) -> Iterator[str]:

@@ -72,7 +72,8 @@ class DrainFacts:
     bricks of which a drain has not come to rest. `retained` is what users who work on the target still have there,
     `retained_accepted` that it is moved for nothing, `unread_plan` why the plan in force cannot be read. `marks` are those of
     earlier drains on the leaving bricks; none are asked for while a drain of its own (`task_of_record`) has left some. `strange` is
-    what was put on the bricks of the volume past Gluster.
+    what was put on the bricks of the volume past Gluster. `catalog_is_old` says that files were
+    moved between bricks, by another drain or an addition, since the scan that `load` is by.
     """
 
     bricks: tuple[str, ...]
@@ -93,6 +94,7 @@ class DrainFacts:
     unread_plan: str = ""
     marks: tuple[BrickMarks, ...] | None = ()
     strange: tuple[StrangeFiles, ...] | None = ()
+    catalog_is_old: bool | None = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,11 +2,13 @@
 the same command goes on when that is put right.
 """
 
+import asyncio
 import os
 import signal
+import sqlite3
 import subprocess
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,7 +19,7 @@ from migrator.domain.units import MIB
 from tests.cluster.conftest import SMALL
 from tests.cluster.handle import DEADLINE_S, LabHandle, bring_up, take_down, wait_until
 from tests.cluster.site import lab_site
-from tests.cluster.test_brick_drain import SETTINGS, Drains, digests
+from tests.cluster.test_brick_drain import SETTINGS, Drains, digests, start_glusterd
 
 pytestmark = [pytest.mark.cluster, pytest.mark.needs_root, pytest.mark.slow, pytest.mark.timeout(240)]
 
@@ -39,7 +41,7 @@ exec "%(gluster)s" "$@"
 
 @pytest.fixture(scope="module")
 def drains(lab_parent: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Drains]:
-    """A cluster of four bricks, which these tests drain: every test has a brick of its own."""
+    """A cluster of six bricks, which these tests drain: every test has a brick of its own."""
     directory = lab_parent / "mishaps"
     try:
         lab = bring_up(
@@ -47,7 +49,7 @@ def drains(lab_parent: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterat
                 SMALL,
                 directory=os.fsencode(directory),
                 hosts=2,
-                bricks_per_host=2,
+                bricks_per_host=3,
                 users=2,
                 files=320,
                 data_bytes=40 * MIB,
@@ -67,10 +69,15 @@ def drains(lab_parent: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterat
             wrapper.chmod(0o755)
             site.file.write_text(site.file.read_text().replace(f'"{real}"', f'"{wrapper}"'))
             site.json("init")
-            site.json("scan", "--via", "bricks")
             yield Drains(lab, site, marks)
     finally:
         take_down(directory)
+
+
+@pytest.fixture(autouse=True)
+def _scanned(drains: Drains) -> None:
+    """The drains before moved files between bricks."""
+    drains.site.json("scan", "--via", "bricks")
 
 
 @pytest.fixture(scope="module")
@@ -107,7 +114,9 @@ def start_held(drains: Drains, brick: LabBrick) -> "subprocess.Popen[bytes]":
     drains.mark("hold")
     running = drains.site.start("brick", "drain", brick.name, "--accept-open-files")
     wait_until(lambda: (drains.marks / "started").exists() or running.poll() is not None, "Gluster has begun")
-    assert running.poll() is None
+    if running.poll() is not None:
+        shown = drains.site.json("brick", "drain", brick.name, "--dry-run")
+        raise AssertionError(f"it was not begun: {running.returncode}, {shown}")
     (drains.marks / "started").unlink()
     return running
 
@@ -125,7 +134,7 @@ def test_a_drain_that_runs_out_of_room_names_it_and_is_taken_back(drains: Drains
     # After the guards, and before Gluster begins.
     (drains.marks / "before").write_text("".join(fill(lab, one) for one in staying))
     failed = drains.drain(brick, code=4)
-    assert drains.state() == "failed"
+    assert drains.state() == "failed", failed
     assert "could not be moved (failures)" in failed["standing"]["failure"]
     assert "beyond cluster.min-free-disk" in failed["standing"]["failure"]
     assert "brick stop" in failed["hint"]
@@ -172,9 +181,7 @@ def test_a_drain_whose_brick_dies_is_failed_and_goes_on_when_it_is_back(
     assert digests(lab.source) == before
 
 
-def test_a_drain_whose_host_reboots_loses_nothing_and_commits_only_what_is_told(
-    drains: Drains, before: Mapping[str, str]
-) -> None:
+def test_a_drain_whose_host_reboots_comes_to_its_end_by_itself(drains: Drains, before: Mapping[str, str]) -> None:
     lab, brick = drains.lab, brick_of(drains, 2, 1)
     running = start_held(drains, brick)
     lab.crash_host(lab.host_of(brick))
@@ -182,23 +189,40 @@ def test_a_drain_whose_host_reboots_loses_nothing_and_commits_only_what_is_told(
     # It is looked at while the host is away: nothing is concluded from that.
     wait_until(lambda: drains.state() in ("started", "draining"), "it is watched")
     lab.boot_host(lab.host_of(brick))
-    code = running.wait(DEADLINE_S)
-    assert code in (0, 4)
-    if code == 4:
-        # Gluster itself may say that it failed, by what it could not reach at the time.
-        assert brick.name in drains.names()
+    assert running.wait(DEADLINE_S) == 0, said(drains)
+    assert drains.state() == "committed"
+    assert brick.name not in drains.names()
+    wait_until_all_is_there(lab, before)
 
-        def are_up() -> bool:
-            # As an admin would, where glusterd was asked before it had met the others.
-            lab.gluster("volume", "start", lab.state.spec.volume, "force")
-            pids = lab.brick_pids()
-            return all(pids.get(name, 0) > 0 for name in drains.names())
 
-        wait_until(are_up, "the bricks are up again")
-        wait_until_all_is_there(lab, before)
-        # Gluster 10.3 may never tell that host's counters of the drain again: then nothing is concluded, and nothing is lost.
-        done = drains.site.call("brick", "drain", brick.name, "--accept-open-files", "--json")
-        assert done.returncode in (0, 4), done.stderr
-        code = done.returncode
-    assert (brick.name in drains.names()) is (code == 4)
-    assert digests(lab.source) == before
+def test_a_drain_whose_mover_is_lost_in_a_reboot_goes_on_when_it_was_helped_as_told(
+    drains: Drains, before: Mapping[str, str]
+) -> None:
+    """glusterd finds another process under the pid of what moved files before the reboot, and begins none."""
+    lab, brick = drains.lab, brick_of(drains, 2, 3)
+    host = lab.host_of(brick)
+    running = start_held(drains, brick)
+    lab.crash_host(host)
+    for file in lab.mover_pid_files(host):
+        file.write_text(f"{host.holder_pid}\n")
+    lab.boot_host(host)
+    (drains.marks / "hold").unlink()
+    wait_until(lambda: running.poll() is not None or "systemctl restart glusterd" in said(drains), "what helps is told")
+    assert running.poll() is None, said(drains)
+    assert f"on {host.address}, where `pgrep -f [r]ebalance/vol1` finds none" in said(drains)
+    assert brick.name in drains.names()
+    for file in lab.mover_pid_files(host):
+        file.unlink()
+    lab.stop_glusterd(host)
+    asyncio.run(start_glusterd(lab, brick))
+    assert running.wait(DEADLINE_S) == 0, said(drains)
+    assert drains.state() == "committed"
+    assert brick.name not in drains.names()
+    wait_until_all_is_there(lab, before)
+
+
+def said(drains: Drains) -> str:
+    """The newest events of the ledger, a line each."""
+    with closing(sqlite3.connect(f"file:{drains.site.directory}/state/ledger.db?mode=ro", uri=True)) as ledger:
+        rows = ledger.execute("select message from events order by id desc limit 20").fetchall()
+    return "\n".join(row[0] for row in rows)

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from migrator.decide.drain_preflight import drain_problems
+from migrator.decide.drain_preflight import drain_problems, is_old
 from migrator.decide.drain_retained import retained_sources
 from migrator.decide.drain_standing import quorum_problems
 from migrator.domain.brick import Brick, VolumeState
@@ -87,6 +87,7 @@ class Guarding:
             retained_accepted=self.call.request.accept_retained,
             unread_plan=unread_plan,
             marks=await self._marks_of(record, leaving, state),
+            catalog_is_old=self._is_old(record, catalog),
             strange=await strange_now(world.ledger.scans, world.strange, state.bricks, state.volume_id),
         )
         return DrainCheck(
@@ -105,6 +106,12 @@ class Guarding:
             linked_symlinks=links,
             retained=retained,
         )
+
+    def _is_old(self, record: DrainRecord, catalog: CatalogRecord | None) -> bool | None:
+        ledger = self.call.world.ledger
+        if catalog is None:
+            return None
+        return is_old(catalog.started_at_s, ledger.drains.all(), ledger.additions.all(), bricks=record.bricks)
 
     def _retained(
         self, record: DrainRecord, content: BrickContent | None

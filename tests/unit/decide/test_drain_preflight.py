@@ -6,9 +6,11 @@ from typing import Any
 import pytest
 
 from migrator.decide.drain_facts import structure_problems
-from migrator.decide.drain_preflight import drain_problems
+from migrator.decide.drain_preflight import drain_problems, is_old
+from migrator.domain.addition import AdditionRecord, AdditionSide, AdditionState
 from migrator.domain.brick import Brick, BrickHeal, VolumeState
 from migrator.domain.brick_list import BrickRoom
+from migrator.domain.drain import DrainRecord, DrainState
 from migrator.domain.drain_preflight import BrickLoad, BrickMarks, DrainFacts
 from migrator.domain.scan import StrangeFiles
 from migrator.domain.units import GIB
@@ -121,6 +123,59 @@ def test_another_task_and_another_drain() -> None:
     assert problems(tasks=(ended,)) == ()
     assert "Remove brick (in-progress)" in problems(tasks=(replace(ended, status=TaskStatus.IN_PROGRESS),))[0]
     assert "a drain of gl9:/b" in problems(drains_elsewhere=("gl9:/b",))[0]
+
+
+TIMES = {DrainState.STARTED: 100.0, DrainState.DRAINING: 110.0, DrainState.DRAINED: 200.0, DrainState.COMMITTED: 300.0}
+
+
+@pytest.mark.parametrize(
+    ("scanned_at_s", "other", "expected"),
+    [
+        (50.0, True, True),
+        (150.0, True, True),
+        (199.0, True, True),
+        # What was committed had been moved before.
+        (201.0, True, False),
+        # A drain takes files off its own bricks.
+        (50.0, False, False),
+    ],
+)
+def test_a_scan_is_too_old_when_another_drain_moved_files_since(
+    scanned_at_s: float, *, other: bool, expected: bool
+) -> None:
+    drain = DrainRecord(
+        id=1,
+        volume="vol1",
+        volume_id="v",
+        bricks=("gl2:/b",) if other else ("gl1:/b",),
+        attempt=1,
+        state=DrainState.COMMITTED,
+        times=TIMES,
+    )
+    assert is_old(scanned_at_s, [drain], [], bricks=("gl1:/b",)) is expected
+
+
+def test_a_scan_is_too_old_when_an_addition_balanced_since() -> None:
+    times = {AdditionState.ADDED: 10.0, AdditionState.BALANCING: 20.0, AdditionState.BALANCED: 90.0}
+    addition = AdditionRecord(
+        id=1,
+        side=AdditionSide.SOURCE,
+        volume="vol1",
+        volume_id="v",
+        bricks=("gl4:/b",),
+        attempt=1,
+        state=AdditionState.BALANCED,
+        times=times,
+    )
+    assert is_old(50.0, [], [addition], bricks=("gl1:/b",))
+    assert not is_old(91.0, [], [addition], bricks=("gl1:/b",))
+    unbalanced = replace(addition, times={AdditionState.ADDED: 10.0, AdditionState.LAID_OUT: 95.0})
+    assert not is_old(50.0, [], [unbalanced], bricks=("gl1:/b",))
+
+
+def test_an_old_scan_speaks_against_a_drain() -> None:
+    (problem,) = problems(catalog_is_old=True)
+    assert "migrator scan --via bricks" in problem
 
 
 def test_every_brick_needs_room_for_its_share_and_the_largest_file() -> None:
