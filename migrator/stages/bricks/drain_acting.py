@@ -42,11 +42,12 @@ class Done:
 
 @dataclass(slots=True, kw_only=True)
 class DrainActor:
-    """Carries steps out, for one drain."""
+    """Carries steps out, for one drain. `left_alone`: a recovery of this call has not brought everything back."""
 
     call: DrainCall
     looker: DrainLooker
     throttle: Throttle
+    left_alone: bool = False
     _asked_hooks: bool = False
 
     async def notes_before(self, act: Act, record: DrainRecord, seen: DrainSeen) -> DrainNotes:
@@ -157,6 +158,7 @@ class DrainActor:
         self.looker.recovered = True
         summary = await recovery.bring_back()
         self.looker.audit = None
+        self.left_alone = bool(summary.problems)
         for problem in summary.problems[:MOST_EXAMPLES]:
             self.call.say(EventKind.DRAIN_DOUBTED, Severity.WARNING, f"drain of {record.shown_bricks}", problem)
         words = f"{several(summary.recovered, 'file')} brought back under {several(summary.names, 'name')}"

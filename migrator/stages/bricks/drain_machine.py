@@ -90,7 +90,8 @@ class DrainMachine:
         """Whether this call begins a drain anew that has failed under it, which people would do as well: nothing speaks
         against it, and Gluster could move all but a few files. A new task looks at what is left only.
         """
-        if self.back or record.state is not DrainState.FAILED or self._again >= _AGAIN:
+        # What a recovery has left alone waits for people: Gluster has failed on it, and would again.
+        if self.back or self.actor.left_alone or record.state is not DrainState.FAILED or self._again >= _AGAIN:
             return False
         return seen.preflight == () and only_few_failed(seen)
 

@@ -608,6 +608,26 @@ def test_nothing_is_brought_back_while_a_copy_is_old_or_a_brick_is_not_seen(
     assert (asked, LEAVING in site.volume.inside) == ([], True)
 
 
+def test_what_a_recovery_left_alone_is_for_people_and_not_for_gluster_again(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site.volume.unmovable = {5}
+
+    class Recovering:
+        async def proven(self) -> Mapping[str, frozenset[bytes]]:
+            return {}
+
+        async def bring_back(self) -> RecoverySummary:
+            return RecoverySummary(recovered=0, names=0, problems=("home/a: it waits to be healed",))
+
+    monkeypatch.setattr(drain_acting, "recovery_of", lambda *_: Recovering())
+    done = site.drain(recover=True)
+    assert (done.ending, site.state) == (DrainEnding.HALTED, S.FAILED)
+    begun = [one for one in site.ledger.events.latest(100) if one.message.startswith("start: task")]
+    # Once at first, and once more after the recovery, as Gluster's counters stay with the task.
+    assert len(begun) == 2
+
+
 def test_without_a_commit_it_waits_and_the_lock_of_passes_is_free(site: Site) -> None:
     site.locks.held.add("run")
     with pytest.raises(LockHeld):
