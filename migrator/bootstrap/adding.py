@@ -4,13 +4,14 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from migrator.adapters.bricks.directories import HostDirectories
+from migrator.adapters.bricks.known_directories import DirectoryFiles
 from migrator.adapters.bricks.marks import still_strange_on
 from migrator.adapters.bricks.new_places import look_at_new_places
 from migrator.adapters.bricks.places import gluster_versions
-from migrator.adapters.catalog.directory_owners import directory_owners
+from migrator.adapters.filesystems.giving_back import MountedDirectories
 from migrator.adapters.filesystems.gluster import GlusterSource
 from migrator.adapters.filesystems.gluster_additions import GlusterAdditions
-from migrator.adapters.filesystems.putting_back import put_owners_back
 from migrator.adapters.ledger.sqlite import SqliteLedger
 from migrator.bootstrap import Wiring, new_token
 from migrator.bootstrap.hosts import reached
@@ -21,7 +22,7 @@ from migrator.domain.addition import TargetRoom
 from migrator.domain.errors import ToolFailed, UsageError
 from migrator.domain.storage_targets import Reachability, StorageSeen, TargetKind
 from migrator.ports.progress import Progress
-from migrator.stages.bricks.add_context import AdditionWorld
+from migrator.stages.bricks.add_context import AdditionWorld, DirectoryWorld
 from migrator.stages.bricks.throttling import ThrottleRules
 
 _ROOM_TIMEOUT_S = 60.0
@@ -60,9 +61,11 @@ async def addition_world(
             ),
             probing=probe_world(wiring, ledger),
             strange=lambda brick, volume_id, paths: still_strange_on(hosts, brick, volume_id, paths),
-            put_owners_back=lambda catalog: put_owners_back(
-                wiring.source_root,
-                directory_owners(wiring.site.catalogs_dir, catalog, temp_dir=wiring.temp_dir),
+            directories=DirectoryWorld(
+                walks=HostDirectories(hosts),
+                memory=DirectoryFiles(wiring.site.site.state_dir / "additions"),
+                mender=MountedDirectories(wiring.source_root),
+                mount=wiring.source_root,
             ),
         )
 

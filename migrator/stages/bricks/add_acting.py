@@ -13,7 +13,13 @@ from migrator.domain.progress import DrainProgress
 from migrator.domain.units import format_duration, format_size
 from migrator.domain.volume_tasks import TaskKind, TaskProgress, TaskStatus
 from migrator.stages.bricks.add_context import AdditionCall, hooked, samples_of, subject_of
-from migrator.stages.bricks.add_directories import keeping_open, open_directories
+from migrator.stages.bricks.add_directories import (
+    forget_directories,
+    keeping_right,
+    know_directories,
+    put_right,
+    put_right_everywhere,
+)
 from migrator.stages.bricks.add_seeing import AdditionLooker, told
 from migrator.stages.bricks.add_throttle import AdditionThrottle
 from migrator.stages.bricks.lookups import look_everywhere
@@ -95,6 +101,8 @@ class AdditionActor:
             await hooking.before(hooked(record), self.call.facts(record))
 
     async def _add(self, record: AdditionRecord) -> Done:
+        # Clients make directories on the new bricks as soon as these are there.
+        await know_directories(self.call, record)
         if record.instead_of is not None:
             await self.call.world.volume.replace(record.instead_of, record.bricks[0])
         else:
@@ -106,12 +114,13 @@ class AdditionActor:
             self.call.say(EventKind.OPTION_SET, Severity.WARNING, subject_of(record), words)
 
         await look_everywhere(self.call.world.volume, say)
+        await put_right(self.call, record)
         await self.throttle.follow(record)
         return self._begun(record, await self.call.world.volume.fix_layout())
 
     async def _balance(self, record: AdditionRecord) -> Done:
         # Moving files may take days: whoever lost a directory to the new layout does not wait for it.
-        await open_directories(self.call, record)
+        await put_right_everywhere(self.call, record)
         await self.throttle.follow(record)
         return self._begun(record, await self.call.world.volume.rebalance())
 
@@ -121,7 +130,7 @@ class AdditionActor:
 
     async def _watch(self, record: AdditionRecord) -> Done:
         """Until the task does not move any more, or what is seen needs another decision."""
-        async with probing(self.call.world.probing), keeping_open(self.call, record):
+        async with probing(self.call.world.probing), keeping_right(self.call, record):
             return await self._until_moved(record)
 
     async def _until_moved(self, record: AdditionRecord) -> Done:
@@ -208,11 +217,13 @@ class AdditionActor:
             await call.world.clock.sleep(min(call.request.poll_s, 10.0))
 
     async def _finish(self, record: AdditionRecord) -> Done:
-        await open_directories(self.call, record)
+        await put_right_everywhere(self.call, record)
         hooking = self.call.hooking()
         if hooking is not None:
             await hooking.catch_up(hooked(record), self.call.facts(record, state=HookState.DONE))
-        return Done(words=await self.throttle.restore(record))
+        words = await self.throttle.restore(record)
+        forget_directories(self.call, record)
+        return Done(words=words)
 
     async def _follow_throttle(self, record: AdditionRecord) -> None:
         try:

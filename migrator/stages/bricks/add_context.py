@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from migrator.domain.addition import AdditionRecord, TargetRoom
 from migrator.domain.addition_run import AdditionRequest
 from migrator.domain.addition_seen import NewPlace
-from migrator.domain.directory_owners import OwnersPutBack
 from migrator.domain.drain import DrainSample
 from migrator.domain.events import Event, EventKind, Severity
 from migrator.domain.hooks import HookFacts, HookSite, HookStep
@@ -15,6 +14,7 @@ from migrator.domain.volume_tasks import TaskProgress
 from migrator.ports.additions import AdditionCommands
 from migrator.ports.blocking import Blocking
 from migrator.ports.clock import Clock
+from migrator.ports.directories import DirectoryMemory, DirectoryMender, DirectoryWalks
 from migrator.ports.hooks import Hooks
 from migrator.ports.ledger import Ledger
 from migrator.ports.locks import Locks
@@ -31,12 +31,21 @@ _LEVELS = {Severity.INFO: logging.INFO, Severity.WARNING: logging.WARNING, Sever
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DirectoryWorld:
+    """What directories are given back by, where they lose owner and mode. `mount` is where people see the volume."""
+
+    walks: DirectoryWalks
+    memory: DirectoryMemory
+    mender: DirectoryMender
+    mount: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AdditionWorld:
     """The ports. `places` looks at what lies where bricks are to be, on their hosts; `versions` tells
     GlusterFS by host, `target_room` asks how large the target is. None of them raises. `back_up` keeps a copy of the ledger under a name (blocking).
-    `throttle` None: Gluster moves files as hard as it is set to; `probing` None: nobody probes meanwhile. `put_owners_back`
-    (blocking; raises MigratorError, OSError) gives directories that were shut since a catalog their owner and mode back, None:
-    nobody does. `strange` tells which paths of a brick have no gfid still.
+    `throttle` None: Gluster moves files as hard as it is set to; `probing` None: nobody probes meanwhile. `directories` None:
+    nobody gives directories back what they lose. `strange` tells which paths of a brick have no gfid still.
     """
 
     volume: AdditionCommands
@@ -56,7 +65,7 @@ class AdditionWorld:
     tokens: Callable[[], str]
     throttle: ThrottleRules | None = None
     probing: ProbeWorld | None = None
-    put_owners_back: Callable[[str], OwnersPutBack] | None = None
+    directories: DirectoryWorld | None = None
     strange: StrangeLook | None = None
 
 

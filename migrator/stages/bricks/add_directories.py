@@ -1,25 +1,53 @@
-"""Directories that GlusterFS has shut while they were made on new bricks: found through the mount, and opened again."""
+"""Directories that lose owner and mode while they are made on new bricks: what they had is written down before, and given back."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
 
-from migrator.domain.addition import AdditionRecord, AdditionSide
+from migrator.decide.directory_owners import LET_ALONE, DirectoryVerdict, judge, listed, same_owner, untouched_since
+from migrator.domain.addition import AdditionNotes, AdditionRecord, AdditionSide
+from migrator.domain.directory_owners import DirectoryFacts, ListedDirectory
 from migrator.domain.errors import MigratorError
 from migrator.domain.events import EventKind, Severity
 from migrator.domain.paths import show
 from migrator.domain.units import several
-from migrator.stages.bricks.add_context import AdditionCall, subject_of
+from migrator.ports.directories import KnownDirectories
+from migrator.stages.bricks.add_context import AdditionCall, DirectoryWorld, subject_of
+from migrator.stages.bricks.add_walks import look_everywhere_at, walk_new, walk_older
 
-_INTERVAL_S = 600.0
+_PAUSE_S = 5.0
+_PAUSE_FACTOR = 4.0
+"""Between two walks: users are shut out meanwhile, and a walk takes minutes where there are millions of directories."""
+
 _TIMEOUT_S = 24 * 3600.0
-BY_HAND = "`find MOUNT -type d -uid 0 -perm 0000` lists such directories"
+_EXAMPLES = 10
+_LISTED = 1000
+_AT_ONCE = 100_000
+"""More are given back by the next walk."""
+_TIMES = 3
+"""Users go on working while directories are looked at."""
+
+
+async def know_directories(call: AdditionCall, record: AdditionRecord) -> None:
+    """Write down what every directory has, right before bricks are added: from then on it may be lost. May be called again.
+    Raises ToolFailed where no brick tells it.
+    """
+    world = _world(call, record)
+    if world is None:
+        return
+    with world.memory.opened(record.id) as known:
+        unseen = await walk_older(call, record, world, known.keep)
+        known.done()
+    if unseen:
+        words = f"{several(unseen, 'directory', 'directories')} could not be looked at before bricks were added"
+        _warn(call, record, f"{words}: what they lose on the way is not known then")
 
 
 @asynccontextmanager
-async def keeping_open(call: AdditionCall, record: AdditionRecord) -> AsyncIterator[None]:
-    """Look at them again and again for the length of the block: a layout of millions of directories takes days."""
-    if call.world.put_owners_back is None or record.side is not AdditionSide.SOURCE or record.instead_of is not None:
+async def keeping_right(call: AdditionCall, record: AdditionRecord) -> AsyncIterator[None]:
+    """Give directories back what they lose, again and again for the length of the block: a layout of millions takes days."""
+    if _world(call, record) is None:
         yield
         return
     task = asyncio.create_task(_again_and_again(call, record))
@@ -31,36 +59,184 @@ async def keeping_open(call: AdditionCall, record: AdditionRecord) -> AsyncItera
 
 
 async def _again_and_again(call: AdditionCall, record: AdditionRecord) -> None:
+    clock = call.world.clock
     while True:
-        await call.world.clock.sleep(_INTERVAL_S)
-        await open_directories(call, record)
+        began_s = clock.monotonic_s()
+        await put_right(call, record)
+        await clock.sleep(max(_PAUSE_S, _PAUSE_FACTOR * (clock.monotonic_s() - began_s)))
 
 
-async def open_directories(call: AdditionCall, record: AdditionRecord) -> None:
-    """Give every directory that the newest whole catalog knows, and that is root's with mode 0000 since, its owner and mode back.
-    What was done, and what could not be, is told; nothing of it stops the addition. May be called again.
+async def put_right(call: AdditionCall, record: AdditionRecord) -> bool:
+    """Give every directory back what GlusterFS has taken from it, and list those that people have to look at. What was done is
+    told, and what could not be; nothing of it stops the addition. Whether anything was given back. May be called again.
     """
-    put_back = call.world.put_owners_back
-    if put_back is None or record.side is not AdditionSide.SOURCE or record.instead_of is not None:
-        return
-    scans = [one for one in call.world.ledger.scans.all() if one.whole and not one.scope]
-    if not scans:
-        _warn(call, record, f"no whole catalog tells whether directories have lost owner and mode: {BY_HAND}")
-        return
-    catalog = scans[-1].name
+    return await _put_right(call, record, copies=False)
+
+
+async def put_right_everywhere(call: AdditionCall, record: AdditionRecord) -> None:
+    """The same once a layout has come to its end, and until nothing is left to be done; copies on the new bricks that are not as
+    the others too.
+    """
+    for _ in range(_TIMES):
+        if not await _put_right(call, record, copies=True):
+            return
+
+
+async def _put_right(call: AdditionCall, record: AdditionRecord, *, copies: bool) -> bool:
+    world = _world(call, record)
+    if world is None:
+        return False
     try:
-        found = await call.world.blocking(lambda: put_back(catalog), timeout_s=_TIMEOUT_S)
+        with world.memory.opened(record.id) as known:
+            sweep = _Sweep(known=known)
+            await walk_older(call, record, world, sweep.take)
+            known.done()
+            if copies:
+                await walk_new(call, record, world, sweep.take_copies)
+        await look_everywhere_at(call, world, sweep.doubtful, sweep.take_other_copies)
+        found = await call.world.blocking(lambda: _give_back(world, sweep.suspects), timeout_s=_TIMEOUT_S)
     except (MigratorError, OSError, TimeoutError) as error:
         reason = error.message if isinstance(error, MigratorError) else str(error) or "no answer"
-        _warn(call, record, f"whether directories have lost owner and mode cannot be seen ({reason}): {BY_HAND}")
-        return
-    examples = ", ".join(show(path) for path in found.examples)
+        _warn(call, record, f"whether directories have lost owner or mode cannot be seen ({reason})")
+        return False
+    _tell(call, record, found)
+    return bool(found.mended)
+
+
+def forget_directories(call: AdditionCall, record: AdditionRecord) -> None:
+    """What was written down is of no use any more when none of them waits. May be called again."""
+    world = _world(call, record)
+    if world is not None and not call.world.ledger.additions.read(record.id).notes.directories:
+        with world.memory.opened(record.id) as known:
+            known.remove()
+
+
+async def look_at_listed(call: AdditionCall, record: AdditionRecord) -> AdditionRecord:
+    """Of an addition that is over: what is still shut stays listed. Whoever gives the command again was told of the others."""
+    world, waiting = _world(call, record), record.notes.directories
+    if world is None or not waiting:
+        return record
+
+    def still_shut() -> tuple[ListedDirectory, ...]:
+        seen = ((one, world.mender.look(one.path, bytes.fromhex(one.gfid))) for one in waiting)
+        return tuple(one for one, facts in seen if facts is not None and facts.shut)
+
+    try:
+        left = await call.world.blocking(still_shut, timeout_s=_TIMEOUT_S)
+    except (OSError, TimeoutError) as error:
+        _warn(call, record, f"whether directories are still shut cannot be seen ({str(error) or 'no answer'})")
+        return record
+    return call.world.ledger.additions.note(record.id, AdditionNotes(directories=left))
+
+
+@dataclass(slots=True, kw_only=True)
+class _Suspect:
+    verdict: DirectoryVerdict
+    known: DirectoryFacts | None
+    seen: DirectoryFacts
+
+
+@dataclass(slots=True, kw_only=True)
+class _Sweep:
+    """One walk: what is right is remembered, and what is not is kept for a look through the mount."""
+
+    known: KnownDirectories
+    suspects: dict[bytes, _Suspect] = field(default_factory=dict)
+
+    def take(self, found: Sequence[DirectoryFacts]) -> None:
+        before = dict(self.known.of(list({gfid for one in found for gfid in (one.gfid, one.above) if gfid})))
+        right: list[DirectoryFacts] = []
+        for one in found:
+            known = before.get(one.gfid)
+            verdict = judge(known, one, before.get(one.above))
+            if verdict not in LET_ALONE:
+                self._suspect(one.gfid, _Suspect(verdict=verdict, known=known, seen=one))
+            elif known != one:
+                before[one.gfid] = one
+                right.append(one)
+        self.known.keep(right)
+
+    def take_copies(self, found: Sequence[DirectoryFacts]) -> None:
+        """On a new brick, after the others: a copy that differs from what is right is written anew, through the mount."""
+        right = self.known.of([one.gfid for one in found])
+        for one in found:
+            known = right.get(one.gfid)
+            if known is not None and not same_owner(known, one) and one.gfid not in self.suspects:
+                seen = replace(known, path=one.path)
+                self._suspect(one.gfid, _Suspect(verdict=DirectoryVerdict.TAKEN, known=known, seen=seen))
+
+    def doubtful(self) -> list[bytes]:
+        """Those of which another copy may tell more."""
+        return [one.seen.path for one in self.suspects.values() if one.verdict is DirectoryVerdict.DOUBTFUL]
+
+    def take_other_copies(self, found: Sequence[DirectoryFacts]) -> None:
+        """On another brick, of directories that are doubtful."""
+        for copy in found:
+            one = self.suspects.get(copy.gfid)
+            if one is not None and one.known is not None and untouched_since(one.known, copy):
+                one.verdict = DirectoryVerdict.TAKEN
+
+    def _suspect(self, gfid: bytes, suspect: "_Suspect") -> None:
+        if len(self.suspects) < _AT_ONCE:
+            self.suspects[gfid] = suspect
+
+
+@dataclass(slots=True, kw_only=True)
+class _Found:
+    """What became of suspects: paths that have everything back, and what waits for people."""
+
+    mended: list[bytes] = field(default_factory=list)
+    waiting: list[ListedDirectory] = field(default_factory=list)
+
+
+def _give_back(world: DirectoryWorld, suspects: Mapping[bytes, _Suspect]) -> _Found:
+    found = _Found()
+    for one in suspects.values():
+        failure = ""
+        try:
+            shown = world.mender.look(one.seen.path, one.seen.gfid)
+            if shown is None or not same_owner(shown, one.seen):
+                # Gone, renamed, or changed since: the next walk sees what it is by now.
+                continue
+            if one.verdict is DirectoryVerdict.TAKEN and one.known is not None:
+                if world.mender.put_back(shown, one.known):
+                    found.mended.append(one.seen.path)
+                    continue
+                failure = "it changed meanwhile"
+        except OSError as error:
+            failure = error.strerror or str(error)
+        found.waiting.append(listed(one.verdict, one.known, one.seen, root=world.mount, failure=failure))
+    return found
+
+
+def _tell(call: AdditionCall, record: AdditionRecord, found: _Found) -> None:
     if found.mended:
-        words = f"{several(found.mended, 'directory', 'directories')} had become root's with mode 0000 on the way to the new"
-        _warn(call, record, f"{words} bricks, and have owner and mode back as of {catalog}: {examples}")
-    if found.failed:
-        words = f"{several(found.failed, 'directory', 'directories')} could not be looked at or given back to the owner"
-        _warn(call, record, f"{words}: {examples}; {BY_HAND}")
+        words = f"{several(len(found.mended), 'directory', 'directories')} had lost owner or mode on the way to the new bricks"
+        _warn(call, record, f"{words}, and have them back: {_examples(found.mended)}")
+    before = call.world.ledger.additions.read(record.id).notes.directories or ()
+    waiting = tuple(found.waiting[:_LISTED])
+    if waiting != before:
+        call.world.ledger.additions.note(record.id, AdditionNotes(directories=waiting))
+    known = {one.path for one in before}
+    new = [one for one in waiting if one.path not in known]
+    if new:
+        words = f"{several(len(new), 'directory waits', 'directories wait')} for somebody"
+        _warn(
+            call,
+            record,
+            f"{words}: {_examples([one.path for one in new])}; `migrator brick status` has the command for each",
+        )
+
+
+def _examples(paths: Sequence[bytes]) -> str:
+    more = ", ..." if len(paths) > _EXAMPLES else ""
+    return ", ".join(show(path) for path in paths[:_EXAMPLES]) + more
+
+
+def _world(call: AdditionCall, record: AdditionRecord) -> DirectoryWorld | None:
+    """None where nobody looks after directories, or none is made anew."""
+    made = record.side is AdditionSide.SOURCE and record.instead_of is None
+    return call.world.directories if made else None
 
 
 def _warn(call: AdditionCall, record: AdditionRecord, words: str) -> None:

@@ -12,6 +12,7 @@ from migrator.domain.errors import Interrupted, MigratorError
 from migrator.domain.events import EventKind, Severity
 from migrator.stages.bricks.add_acting import AdditionActor
 from migrator.stages.bricks.add_context import AdditionCall, subject_of
+from migrator.stages.bricks.add_directories import look_at_listed
 from migrator.stages.bricks.add_seeing import AdditionLooker
 
 _LOOKS = 3
@@ -40,6 +41,8 @@ class AdditionMachine:
         """From wherever it is. Raises Interrupted, LockHeld, HookSkipped, Refused."""
         failed: AdditionStep | None = None
         looks = 0
+        if record.state is AdditionState.SETTLED:
+            record = await look_at_listed(self.call, record)
         while True:
             step = self.decide(record, await self.looker.see(record))
             if isinstance(step, Halt) and step.look_again and looks < _LOOKS:
@@ -142,6 +145,7 @@ class AdditionMachine:
             moved_bytes=sum(one.size_bytes for one in last.values()),
             failures=sum(one.failures for one in last.values()),
             skipped=sum(one.skipped for one in last.values()),
+            directories=record.notes.directories or (),
         )
 
 
