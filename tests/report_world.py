@@ -17,9 +17,8 @@ from migrator.domain.scan import CatalogRecord
 from migrator.domain.states import BatchState, ChunkKind, PassKind
 from migrator.domain.transfer import FileProblem, FileProblemKind
 from migrator.domain.tree import UserTree
-from migrator.domain.verification import DigestPolicy, VerificationRecord
 from tests.contracts.plans import small_plan
-from tests.contracts.records import SITE
+from tests.contracts.records import SITE, verification
 from tests.contracts.test_ledger_cutovers import THERE, do
 
 BEGAN_S = 1_760_000_400.0
@@ -195,24 +194,18 @@ class Weeks:
             path=first.path + b"/report \xff<b>.txt", kind=FileProblemKind.BAD, errno=5, reason="input/output error"
         )
         ledger.passes.note(found[1], [problem], BEGAN_S + 5 * DAY_S)
-        verification = ledger.verifications.start(plan="week1", batch=1, at_s=BEGAN_S + 8 * DAY_S)
+        number = ledger.verifications.start(plan="week1", batch=1, at_s=BEGAN_S + 8 * DAY_S)
         ledger.verifications.finish(
-            VerificationRecord(
-                id=verification,
+            verification(
+                id=number,
                 plan="week1",
-                batch=1,
                 started_at_s=BEGAN_S + 8 * DAY_S,
                 finished_at_s=BEGAN_S + 9 * DAY_S,
-                policy=DigestPolicy(algorithm="xxh3_128", share=1.0, seed=1),
                 paths=self.files[0],
                 size_bytes=self.sizes[0],
                 digested_files=self.files[0],
                 digested_bytes=self.sizes[0],
                 proven_gone=3,
-                differences={},
-                expected={},
-                whole=True,
-                reasons=(),
                 manifest="manifests/1",
                 manifest_digest="f00d",
                 files=self.files[0],

@@ -1,11 +1,13 @@
-"""Hostile names, a site, chunks of a pass, and attempts at them, for tests of what needs some."""
+"""Hostile names, a site, chunks of a pass, attempts at them, and a verification, for tests of what needs some."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from migrator.domain.plan import Chunk
 from migrator.domain.site import MountIdentity
 from migrator.domain.states import ChunkKind, ChunkState, PassKind
 from migrator.domain.transfer import ChunkRecord, FileProblem, ProcessIdentity, StreamCounters
+from migrator.domain.verification import DigestPolicy, VerificationRecord
 from migrator.ports.ledger import Ledger
 from migrator.ports.site import SiteRecord
 
@@ -66,3 +68,27 @@ def end(
         chunk_state=chunk,
         problems=problems,
     )
+
+
+def verification(**changes: object) -> VerificationRecord:
+    """One that has read everything, and found it equal; with other facts."""
+    record = VerificationRecord(
+        id=1,
+        plan="p",
+        batch=1,
+        started_at_s=1.0,
+        finished_at_s=2.0,
+        policy=DigestPolicy(algorithm="xxh3_128", share=1.0, seed=1),
+        paths=1,
+        size_bytes=1,
+        digested_files=1,
+        digested_bytes=1,
+        proven_gone=0,
+        differences={},
+        expected={},
+        whole=True,
+        reasons=(),
+        manifest="m",
+        manifest_digest="d",
+    )
+    return replace(record, **changes)  # type: ignore[arg-type]

@@ -15,7 +15,7 @@ from migrator.domain.verification import DigestPolicy, VerificationRecord
 from migrator.ports.ledger import Ledger
 from migrator.ports.site import SiteRecord
 from tests.contracts.plans import small_plan
-from tests.contracts.records import HOSTILE, SITE
+from tests.contracts.records import HOSTILE, SITE, verification
 
 
 class TestSite:
@@ -216,11 +216,6 @@ class TestEvents:
 class TestVerifications:
     def record(self, verification_id: int, batch: int = 1, **changes: object) -> VerificationRecord:
         facts: dict[str, object] = {
-            "id": verification_id,
-            "plan": "p",
-            "batch": batch,
-            "started_at_s": 1.0,
-            "finished_at_s": 2.0,
             "policy": DigestPolicy(algorithm="xxh3_128", share=0.5, seed=2**63 - 1),
             "paths": 10,
             "size_bytes": 2**50,
@@ -229,12 +224,10 @@ class TestVerifications:
             "proven_gone": 1,
             "differences": {"content": 1},
             "expected": {"loss-acl": 2},
-            "whole": True,
-            "reasons": (),
             "manifest": "manifests/1",
             "manifest_digest": "abc",
         }
-        return VerificationRecord(**(facts | changes))  # type: ignore[arg-type]
+        return verification(id=verification_id, batch=batch, **(facts | changes))
 
     def test_count_when_they_have_ended(self, ledger: Ledger) -> None:
         first = ledger.verifications.start(plan="p", batch=1, at_s=1.0)

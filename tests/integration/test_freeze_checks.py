@@ -9,10 +9,10 @@ from migrator.adapters.ledger.sqlite import SqliteLedger, open_ledger
 from migrator.decide.freeze_check import ASSUMED_S_PER_PATH
 from migrator.domain.changes import ChangeKind, Changes, ChangeTally, TreeChanges
 from migrator.domain.states import PassKind, PassState
-from migrator.domain.verification import DigestPolicy, VerificationRecord
+from migrator.domain.verification import DigestPolicy
 from migrator.stages.run.freeze_check import check_of_trees
 from tests.contracts.plans import small_plan
-from tests.contracts.records import SITE
+from tests.contracts.records import SITE, verification
 
 PLAN = small_plan()
 TREE = PLAN.batches[0].trees[0].path
@@ -39,10 +39,9 @@ def verified(
 ) -> None:
     number = ledger.verifications.start(plan=PLAN.name, batch=1, at_s=at_s)
     ledger.verifications.finish(
-        VerificationRecord(
+        verification(
             id=number,
             plan=PLAN.name,
-            batch=1,
             started_at_s=at_s,
             finished_at_s=at_s + took_s,
             policy=DigestPolicy(algorithm="xxh3_128", share=share, seed=1),
@@ -52,13 +51,7 @@ def verified(
             digested_bytes=0,
             carried_files=1,
             carried_bytes=round(USAGE.size_bytes * proven),
-            proven_gone=0,
-            differences={},
-            expected={},
             whole=whole,
-            reasons=(),
-            manifest="m",
-            manifest_digest="d",
         )
     )
 

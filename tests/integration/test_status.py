@@ -18,11 +18,11 @@ from migrator.domain.report import RunLife, TreeState
 from migrator.domain.scan import CatalogRecord
 from migrator.domain.states import BatchState, ChunkKind, ChunkState, PassKind, PassState
 from migrator.domain.transfer import FileProblem, FileProblemKind, ProcessIdentity, Sample, StreamCounters
-from migrator.domain.verification import DigestPolicy, VerificationRecord
+from migrator.domain.verification import DigestPolicy
 from migrator.stages.report import read_report
 from migrator.stages.status import read_status
 from tests.contracts.plans import small_plan
-from tests.contracts.records import SITE
+from tests.contracts.records import SITE, verification
 
 T0_S = 1_763_600_000.0
 
@@ -343,23 +343,16 @@ class TestHalfWay:
         assert status.overall.done_users == 1
         number = ledger.verifications.start(plan="week1", batch=1, at_s=T0_S + 200)
         ledger.verifications.finish(
-            VerificationRecord(
+            verification(
                 id=number,
                 plan="week1",
-                batch=1,
                 started_at_s=T0_S + 200,
                 finished_at_s=T0_S + 300,
                 policy=DigestPolicy(algorithm="xxh3_128", share=0.1, seed=4),
                 paths=13,
                 size_bytes=1000,
-                digested_files=1,
                 digested_bytes=100,
-                proven_gone=0,
-                differences={},
                 expected={"loss-acl": 2},
-                whole=True,
-                reasons=(),
-                manifest="manifests/1",
                 manifest_digest="f00d",
             )
         )

@@ -15,6 +15,7 @@ from migrator.decide.carrying import (
 )
 from migrator.domain.entry import Entry, EntryType
 from migrator.domain.verification import ContentReading, DigestPolicy, ReadContent, VerificationRecord
+from tests.contracts.records import verification
 from tests.unit.decide.entries import entry
 
 CLOCK_NS = 2_000_000_000_000_000_000
@@ -145,26 +146,7 @@ def test_content_that_changed_after_it_was_read_is_never_carried_over(
 
 
 def record(number: int, **changes: object) -> VerificationRecord:
-    facts: dict[str, object] = {
-        "id": number,
-        "plan": "p",
-        "batch": 1,
-        "started_at_s": 1.0,
-        "finished_at_s": 2.0,
-        "policy": DigestPolicy(algorithm="xxh3_128", share=1.0, seed=1),
-        "paths": 1,
-        "size_bytes": 1,
-        "digested_files": 1,
-        "digested_bytes": 1,
-        "proven_gone": 0,
-        "differences": {},
-        "expected": {},
-        "whole": True,
-        "reasons": (),
-        "manifest": f"{number}.parquet",
-        "manifest_digest": "d",
-    }
-    return VerificationRecord(**(facts | changes))  # type: ignore[arg-type]
+    return verification(**({"id": number, "manifest": f"{number}.parquet"} | changes))
 
 
 def test_the_newest_manifest_that_holds_as_much_as_is_wanted_is_asked_first() -> None:

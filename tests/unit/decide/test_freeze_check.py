@@ -7,29 +7,21 @@ from hypothesis import strategies as st
 from migrator.decide.forecast import ASSUMED_RATE_BYTES_PER_S
 from migrator.decide.freeze_check import ASSUMED_S_PER_PATH, FIXED_S, TreeToCheck, freeze_check
 from migrator.domain.units import GIB, MIB
-from migrator.domain.verification import DigestPolicy, VerificationRecord
+from migrator.domain.verification import VerificationRecord
+from tests.contracts.records import verification
 
 TREE = TreeToCheck(paths=1000, size_bytes=10 * GIB)
 
 
 def took(elapsed_s: float, *, paths: int, read_bytes: int, carried_bytes: int = 0) -> VerificationRecord:
-    return VerificationRecord(
-        id=1,
-        plan="p",
-        batch=1,
+    return verification(
         started_at_s=1000.0,
         finished_at_s=1000.0 + elapsed_s,
-        policy=DigestPolicy(algorithm="xxh3_128", share=1.0, seed=1),
         paths=paths,
         size_bytes=read_bytes + carried_bytes,
         digested_files=paths,
         digested_bytes=read_bytes,
         carried_bytes=carried_bytes,
-        proven_gone=0,
-        differences={},
-        expected={},
-        whole=True,
-        reasons=(),
         manifest=None,
         manifest_digest=None,
     )

@@ -11,7 +11,8 @@ from migrator.domain.cutover_seen import BackupSeen
 from migrator.domain.entry import ACL_ACCESS, Entry, EntryType
 from migrator.domain.purge import Choice, LeadsTo, Position
 from migrator.domain.tree import UserTree
-from migrator.domain.verification import DigestPolicy, VerificationRecord
+from migrator.domain.verification import VerificationRecord
+from tests.contracts.records import verification
 
 TREE = UserTree(path=b"home/alice", user="alice")
 S = CutoverState
@@ -45,24 +46,8 @@ TOP = Entry(
     ino=5,
     nlink=2,
 )
-PROOF = VerificationRecord(
-    id=3,
-    plan="p",
-    batch=1,
-    started_at_s=900.0,
-    finished_at_s=950.0,
-    policy=DigestPolicy(algorithm="xxh3_128", share=1.0, seed=1),
-    paths=10,
-    size_bytes=10,
-    digested_files=9,
-    digested_bytes=10,
-    proven_gone=0,
-    differences={},
-    expected={},
-    whole=True,
-    reasons=(),
-    manifest="m",
-    manifest_digest="d",
+PROOF = verification(
+    id=3, started_at_s=900.0, finished_at_s=950.0, paths=10, size_bytes=10, digested_files=9, digested_bytes=10
 )
 WELL: dict[str, Any] = {
     "position": Position.IN_PLACE,

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import pytest
 from hypothesis import given
@@ -33,8 +34,8 @@ from migrator.domain.retirement import (
     UncoveredKind,
 )
 from migrator.domain.tree import UserTree
-from migrator.domain.verification import DigestPolicy, VerificationRecord
 from migrator.domain.volume_tasks import TaskKind, TaskStatus, VolumeTask
+from tests.contracts.records import verification
 
 ALICE = b"home/alice"
 FOUND = CatalogedPath(
@@ -294,43 +295,20 @@ def test_nothing_speaks_against_a_quiet_volume_whose_users_were_moved() -> None:
     assert retire_problems(replace(FACTS, cutovers=resting, tasks=(done,))) == ()
 
 
-def verification(**changes: object) -> VerificationRecord:
-    record = VerificationRecord(
-        id=3,
-        plan="p",
-        batch=1,
-        started_at_s=1.0,
-        finished_at_s=2.0,
-        policy=DigestPolicy(algorithm="xxh128", share=1.0, seed=0),
-        paths=1,
-        size_bytes=7,
-        digested_files=1,
-        digested_bytes=7,
-        proven_gone=0,
-        differences={},
-        expected={},
-        whole=True,
-        reasons=(),
-        manifest="m",
-        manifest_digest="d",
-        trees=(ALICE,),
-    )
-    return replace(record, **changes)  # type: ignore[arg-type]
-
-
 def test_only_the_manifest_that_the_cutover_rests_on_counts_as_it_was_written() -> None:
+    proof = partial(verification, trees=(ALICE,))
     record = cutover(CutoverState.RETAINED)
-    assert manifest_problem(record, verification(), "d") is None
-    for proof, digest in (
+    assert manifest_problem(record, proof(), "d") is None
+    for other, digest in (
         (None, "d"),
-        (verification(manifest=None), None),
-        (verification(finished_at_s=None), "d"),
-        (verification(whole=False), "d"),
-        (verification(trees=(b"home/bob",)), "d"),
-        (verification(), None),
-        (verification(), "e"),
+        (proof(manifest=None), None),
+        (proof(finished_at_s=None), "d"),
+        (proof(whole=False), "d"),
+        (proof(trees=(b"home/bob",)), "d"),
+        (proof(), None),
+        (proof(), "e"),
     ):
-        assert manifest_problem(record, proof, digest) is not None
+        assert manifest_problem(record, other, digest) is not None
 
 
 def test_a_dry_run_needs_a_whole_catalog_that_is_newer_than_every_change() -> None:
