@@ -8,8 +8,7 @@ from migrator.domain.addition import AdditionRecord, TargetRoom
 from migrator.domain.addition_run import AdditionRequest
 from migrator.domain.addition_seen import NewPlace
 from migrator.domain.drain import DrainSample
-from migrator.domain.events import Event, EventKind, Severity
-from migrator.domain.hooks import HookFacts, HookSite, HookStep
+from migrator.domain.hooks import HookFacts, HookStep
 from migrator.domain.volume_tasks import TaskProgress
 from migrator.ports.additions import AdditionCommands
 from migrator.ports.blocking import Blocking
@@ -21,13 +20,13 @@ from migrator.ports.locks import Locks
 from migrator.ports.progress import Progress
 from migrator.ports.run_files import RunFiles
 from migrator.ports.site import SiteRecord
+from migrator.stages.bricks.brick_call import BrickCall
 from migrator.stages.bricks.strange import StrangeLook
 from migrator.stages.bricks.throttling import ThrottleRules
-from migrator.stages.hooking import HookedStep, HookWorld, StepHooks
+from migrator.stages.hooking import HookedStep
 from migrator.stages.probing import ProbeWorld
 
 LOG = logging.getLogger("migrator.addition")
-_LEVELS = {Severity.INFO: logging.INFO, Severity.WARNING: logging.WARNING, Severity.ERROR: logging.ERROR}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +69,7 @@ class AdditionWorld:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AdditionCall:
+class AdditionCall(BrickCall):
     """One call of the verb; `run_id` is None where nothing is changed."""
 
     world: AdditionWorld
@@ -78,41 +77,15 @@ class AdditionCall:
     site: SiteRecord
     run_id: int | None
 
-    def now_s(self) -> float:
-        """The time."""
-        return self.world.clock.now_s()
+    @property
+    def log(self) -> logging.Logger:
+        """Where its events are logged."""
+        return LOG
 
-    def say(self, kind: EventKind, severity: Severity, subject: str, message: str) -> None:
-        """An event: onto the screen, into the log, and, unless nothing is changed, into the ledger."""
-        event = Event(at_s=self.now_s(), kind=kind, severity=severity, subject=subject, message=message)
-        if self.run_id is not None:
-            self.world.ledger.events.add(event, self.run_id)
-        self.world.progress.event(event)
-        LOG.log(_LEVELS[severity], "%s", message, extra={"event": kind.value, "subject": subject})
-
-    def hooking(self) -> StepHooks | None:
-        """Calls the hooks; None where there are none to be called."""
-        world = self.world
-        if world.hooks is None or self.run_id is None:
-            return None
-        return StepHooks(
-            world=HookWorld(
-                hooks=world.hooks,
-                records=world.ledger.hooks,
-                site=HookSite(
-                    site_id=self.site.site_id,
-                    name=self.site.name,
-                    file=world.hooks.site_file,
-                    source_root=world.source_root,
-                    target_root=world.target_root,
-                ),
-                run_id=self.run_id,
-                clock=world.clock,
-                blocking=world.blocking,
-                tokens=world.tokens,
-                say=self.say,
-            )
-        )
+    @property
+    def source_root(self) -> bytes:
+        """The source, as hooks are told."""
+        return self.world.source_root
 
     def facts(self, record: AdditionRecord, *, state: str = "") -> HookFacts:
         """What a hook is told."""
