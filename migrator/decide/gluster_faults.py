@@ -91,9 +91,9 @@ _KNOWN = (
         reference="#3688",
     ),
     _Known(
-        fault="directories that are looked up while new bricks get theirs may become root's, with mode 0000",
-        advice="add bricks while few users work; `brick add` finds such directories by the newest scan, and puts owner and mode "
-        "back: scan right before it",
+        fault="directories that are looked up while new bricks get theirs may become root's, with mode 0000, or get another mode",
+        advice="add bricks while few users work; `brick add` gives directories back what they had, and lists what it cannot tell "
+        "from what users did",
     ),
     _Known(
         fault="hard-linked files keep a mark of a drain that touched them, and the next drain of their brick fails on them",
