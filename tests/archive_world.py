@@ -238,3 +238,8 @@ def archive_world(directory: Path) -> Iterator[World]:
 def changed(row: ReapRow) -> ReapRow:
     """A row that is not as the source is."""
     return replace(row, ctime_ns=row.ctime_ns - 1)
+
+
+def restored_tree(place: Path) -> bytes:
+    """Where the tree is that was put back there."""
+    return os.fsencode(place) + b"/" + TREE

@@ -10,7 +10,7 @@ import pytest
 
 from migrator.domain.archives import ArchiveLimits
 from migrator.domain.errors import UsageError
-from tests.archive_world import TREE, World, archive_world, make_odd_tree, write
+from tests.archive_world import TREE, World, archive_world, make_odd_tree, restored_tree, write
 from tests.snapshots import snapshot
 
 pytestmark = pytest.mark.needs_root
@@ -27,10 +27,6 @@ def place(tmp_path: Path) -> Path:
     made = tmp_path / "elsewhere"
     made.mkdir()
     return made
-
-
-def restored_tree(place: Path) -> bytes:
-    return os.fsencode(place) + b"/" + TREE
 
 
 def test_twenty_thousand_tiny_files_become_some_inodes_and_come_back_exactly(world: World, place: Path) -> None:

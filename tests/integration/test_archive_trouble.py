@@ -21,7 +21,7 @@ from migrator.domain.tree import UserTree
 from migrator.ports.archives import OpenMember
 from migrator.stages.reap import archive
 from migrator.stages.reap import restore as restoring
-from tests.archive_world import TREE, World, archive_world, write
+from tests.archive_world import TREE, World, archive_world, restored_tree, write
 from tests.integration.test_storage_outages import Storage
 from tests.snapshots import snapshot
 
@@ -39,10 +39,6 @@ def place(tmp_path: Path) -> Path:
     made = tmp_path / "elsewhere"
     made.mkdir()
     return made
-
-
-def restored_tree(place: Path) -> bytes:
-    return os.fsencode(place) + b"/" + TREE
 
 
 def test_a_flipped_bit_is_found_by_reading_back_and_nothing_is_restored_from_it(world: World, place: Path) -> None:

@@ -21,7 +21,7 @@ from migrator.domain.errors import ExitCode
 from migrator.domain.reap import ReapRow
 from migrator.ports.archives import OpenMember
 from migrator.stages.reap import archive
-from tests.archive_world import HOSTILE, TREE, World, archive_world, changed, make_odd_tree, write
+from tests.archive_world import HOSTILE, TREE, World, archive_world, changed, make_odd_tree, restored_tree, write
 from tests.snapshots import snapshot
 
 pytestmark = pytest.mark.needs_root
@@ -38,10 +38,6 @@ def place(tmp_path: Path) -> Path:
     made = tmp_path / "elsewhere"
     made.mkdir()
     return made
-
-
-def restored_tree(place: Path) -> bytes:
-    return os.fsencode(place) + b"/" + TREE
 
 
 def test_the_index_says_what_is_where(world: World) -> None:
