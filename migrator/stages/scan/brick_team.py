@@ -5,13 +5,13 @@ Each waits after its first words until all have proven to be what glusterd says,
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from migrator.decide.scan_way import brick_problem
 from migrator.domain.brick import Brick, VolumeState
 from migrator.domain.errors import MigratorError
 from migrator.domain.progress import BrickProgress
-from migrator.domain.scan import BrickWalk, ScanProblem
+from migrator.domain.scan import BrickWalk, ScanProblem, StrangeFiles
 from migrator.domain.units import format_duration
 from migrator.ports.bricks import BrickHello, BrickTotals, BrickWalks
 from migrator.ports.catalog import BrickCatalogWriter, CatalogTotals
@@ -79,7 +79,6 @@ class Walker:
         self._team.to_ask.extend(problem.path for problem in to_ask[:room])
         self.strange_count += len(strange)
         self.strange.extend(problem.path for problem in strange[: _STRANGE_KEPT - len(self.strange)])
-        # Of these the mount must not be asked, whatever another brick has under the same name.
         self._team.not_to_ask.update(problem.path for problem in strange)
 
     async def walk(
@@ -225,6 +224,20 @@ class BrickTeam:
     def by_tree(self) -> Mapping[bytes | None, tuple[int, int]]:
         """Rows (no directories) and bytes of each tree so far."""
         return {tree: (rows, self._bytes_by_tree[tree]) for tree, rows in self._by_tree.items()}
+
+    def may_be_asked(self, paths: Iterable[bytes]) -> list[bytes]:
+        """Those of these paths that the mount may be asked for, in order: a client that asks for a name without a gfid can hang
+        (GlusterFS #3688), whatever another brick has under it.
+        """
+        return sorted(set(paths) - self.not_to_ask)
+
+    def strange(self) -> tuple[StrangeFiles, ...]:
+        """What was put on bricks past Gluster."""
+        return tuple(
+            StrangeFiles(brick=walker.brick.name, files=walker.strange_count, paths=tuple(sorted(walker.strange)))
+            for walker in self.walkers
+            if walker.strange_count
+        )
 
     def progress(self) -> tuple[BrickProgress, ...]:
         """How far each is."""

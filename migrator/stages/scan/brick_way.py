@@ -17,7 +17,7 @@ from migrator.domain.entry import Entry, EntryType
 from migrator.domain.errors import Interrupted, MigratorError
 from migrator.domain.events import EventKind, Severity
 from migrator.domain.paths import show
-from migrator.domain.scan import CatalogRecord, ScanProblem, ScanTimes, StrangeFiles
+from migrator.domain.scan import CatalogRecord, ScanProblem, ScanTimes
 from migrator.domain.tree import UserTree
 from migrator.domain.units import format_count, several
 from migrator.ports.bricks import BrickVolume
@@ -169,7 +169,7 @@ class BrickWay:
             size_bytes=totals.size_bytes,
             problems=team.problems,
             findings=doubts.findings,
-            strange=self._strange(),
+            strange=team.strange(),
             bricks=tuple(walker.facts() for walker in team.walkers),
             times=ScanTimes(
                 checks_s=checked_s + rechecked_s - united_s,
@@ -201,14 +201,6 @@ class BrickWay:
             if walker.failure is not None
         ]
 
-    def _strange(self) -> tuple[StrangeFiles, ...]:
-        """What was put on bricks past Gluster."""
-        return tuple(
-            StrangeFiles(brick=walker.brick.name, files=walker.strange_count, paths=tuple(sorted(walker.strange)))
-            for walker in self._team.walkers
-            if walker.strange_count
-        )
-
     def _unite(self, writer: BrickCatalogWriter) -> tuple[BrickDoubts, CatalogTotals]:
         """One catalog of all rows, with the mount's word where the bricks are not certain. Blocking."""
         team = self._team
@@ -236,23 +228,19 @@ class BrickWay:
             migrating=sum(totals.migrating for totals in counted),
             filling=sum(totals.filling_links for totals in counted),
             vanished=sum(totals.vanished for totals in counted),
-            strange=self._strange(),
+            strange=team.strange(),
             limit=_ASK_LIMIT,
         )
         return doubts, writer.totals()
 
     def _ask_the_mount(self, writer: BrickCatalogWriter, findings: BrickFindings) -> list[ScanProblem]:
         """Look at every path that the bricks leave open; returns those that could not be looked at."""
-        # A client that asks for a name without a gfid can hang (GlusterFS #3688).
-        forbidden = self._team.not_to_ask
-        asked = sorted(set(self._team.to_ask) - forbidden)[:_ASK_LIMIT]
+        asked = self._team.may_be_asked(self._team.to_ask)[:_ASK_LIMIT]
         lacking = writer.lacks(asked) if asked else ()
         trees = TreeIndex(self._trees)
         unread: list[ScanProblem] = []
         rows: dict[bytes, tuple[bytes | None, Entry] | None] = {}
-        for path in dict.fromkeys((*lacking, *findings.doubled_paths.paths, *findings.differing.paths)):
-            if path in forbidden:
-                continue
+        for path in self._team.may_be_asked((*lacking, *findings.doubled_paths.paths, *findings.differing.paths)):
             try:
                 entry = self._session.source.look(path)
             except OSError as error:

@@ -118,6 +118,11 @@ def test_all_go_when_all_have_proven_what_they_are() -> None:
         ] * 2
         assert team.by_tree() == {b"home/a": (6, 20)}
         assert (team.problems, len(written.noted), team.to_ask) == (2, 2, [b"p", b"p"])
+        # What one brick has past Gluster nobody is asked for, whatever the others say of it.
+        assert team.may_be_asked([b"q", *team.to_ask, b"a"]) == [b"a", b"q"]
+        assert [(one.brick, one.files, one.paths) for one in team.strange()] == [
+            (brick.name, 1, (b"p",)) for brick in BRICKS
+        ]
         assert all(progress.ended for progress in team.progress())
 
     run(Walks(), go)
