@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import harmonic_mean
 
 from migrator.decide.benchmark_statistics import Factor, Series, paired_factor, series, unpaired_factor
 from migrator.decide.benchmark_suites import suite
@@ -35,12 +36,12 @@ class Contrast:
         speed = self.speed
         factor = speed.factor if speed.factor >= 1 else 1 / speed.factor
         faster, slower = (self.other, self.base) if speed.factor >= 1 else (self.base, self.other)
-        said = f"{faster} was {factor:.2f} times as fast as {slower}"
+        said = f"{faster} was {_times(factor)} times as fast as {slower}"
         how = f"{speed.count} pairs" if speed.paired else f"{speed.count} runs or more of each"
         if speed.low is None or speed.high is None or speed.beyond_noise is None:
             return f"{said}; whether that is more than noise cannot be told from so few runs ({how})"
         low, high = (speed.low, speed.high) if speed.factor >= 1 else (1 / speed.high, 1 / speed.low)
-        interval = f"95 %: {low:.2f} to {high:.2f}, {how}"
+        interval = f"95 %: {_times(low)} to {_times(high)}, {how}"
         if speed.beyond_noise:
             return f"{said} ({interval}): beyond the noise"
         return f"no difference beyond the noise between {self.base} and {self.other} ({interval})"
@@ -112,7 +113,7 @@ def _statement(base: str, other: str, every: Sequence[tuple[str, Factor]]) -> st
     faster = [title for title, speed in every if speed.beyond_noise and speed.factor > 1]
     slower = [title for title, speed in every if speed.beyond_noise and speed.factor <= 1]
     parts = [
-        f"{words} {base} in {len(titles)} of {several(len(every), 'test')} ({', '.join(titles)})"
+        f"{words} {base} in {len(titles)} of {several(len(every), 'test')} ({'; '.join(titles)})"
         for words, titles in (("faster than", faster), ("slower than", slower))
         if titles
     ]
@@ -129,7 +130,15 @@ def _statement(base: str, other: str, every: Sequence[tuple[str, Factor]]) -> st
     ]
     if not said:
         said = f"nothing between {base} and {other} is beyond the noise"
+        # That says it already.
+        rest = rest if unknown else []
     return "; ".join([said, *rest])
+
+
+def _times(factor: float) -> str:
+    """How many times, to three digits: `0.85`, `2.24`, `17.4`, `103`."""
+    decimals = 2 if factor < 10 else 1 if factor < 100 else 0
+    return f"{factor:,.{decimals}f}"
 
 
 def _suite(name: SuiteName, scale: float, group: Sequence[BenchmarkResult]) -> SuiteComparison:
@@ -166,7 +175,9 @@ def _step(step: Step, name: SuiteName, group: Sequence[BenchmarkResult]) -> Step
                 label=_label(place.label, result, several=len(group) > 1),
                 figures=series([one.value for one in found]),
                 details={
-                    detail: series([one.details[detail] for one in found if detail in one.details]).mean
+                    detail: _mean_detail(
+                        detail, [one.details[detail] for one in found if detail in one.details], step.unit
+                    )
                     for detail in sorted(names)
                 },
                 cold=None if all(one.cold is None for one in found) else all(one.cold is not False for one in found),
@@ -182,6 +193,13 @@ def _step(step: Step, name: SuiteName, group: Sequence[BenchmarkResult]) -> Step
         contrasts=tuple(_contrasts(step.unit, sides)),
         references=tuple(one for one in references_of(name) if one.step == step.name),
     )
+
+
+def _mean_detail(name: str, values: Sequence[float], unit: Unit) -> float:
+    """Over the runs. The rate of a step that is timed is that of its mean time: of equal work, the harmonic mean."""
+    if name == "bytes_per_s" and unit is Unit.SECONDS and min(values) > 0:
+        return harmonic_mean(values)
+    return series(values).mean
 
 
 def _contrasts(unit: Unit, sides: Sequence[tuple[int, Side, Mapping[int, float]]]) -> list[Contrast]:

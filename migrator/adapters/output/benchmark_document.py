@@ -1,6 +1,6 @@
 """Benchmarks for people: tables as mean ± standard error, what is beyond the noise, and what others have published."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from migrator.adapters.output.document import (
     BarChart,
@@ -22,8 +22,11 @@ from migrator.decide.benchmark_comparison import Busy, Side, StepComparison, Sui
 from migrator.decide.benchmark_statistics import Series
 from migrator.domain.benchmark import Unit, runs_words, scale_words
 from migrator.domain.benchmark_reference import PUBLICATIONS
-from migrator.domain.units import format_count, format_rate, several
+from migrator.domain.units import GIB, KIB, MIB, format_count, several
 
+_RATES = ((GIB, "GiB/s"), (MIB, "MiB/s"), (KIB, "KiB/s"), (1, "B/s"))
+_FEWEST_MS = 0.1
+"""Less is shown in microseconds."""
 _SHOWN_DETAILS = {
     "bytes_per_s": "rate",
     "p50_ms": "p50",
@@ -136,7 +139,7 @@ def _details(details: Mapping[str, float], unit: Unit) -> str:
         if name.endswith("_ms"):
             said = value_words(value, Unit.MILLISECONDS)
         elif name.endswith("bytes_per_s"):
-            said = format_rate(value)
+            said = value_words(value, Unit.BYTES_PER_S)
         else:
             said = format_count(round(value))
         shown.append(f"{words} {said}")
@@ -185,9 +188,9 @@ def _background(busy: Sequence[Busy]) -> Table:
     rows = [
         (
             one.label,
-            NONE if one.load is None else _plus_minus(one.load, lambda value: f"{value:.2f}"),
-            NONE if one.disk_bytes_per_s is None else _plus_minus(one.disk_bytes_per_s, format_rate),
-            NONE if one.network_bytes_per_s is None else _plus_minus(one.network_bytes_per_s, format_rate),
+            NONE if one.load is None else _plus_minus(one.load, 1.0, ""),
+            NONE if one.disk_bytes_per_s is None else _rate_words(one.disk_bytes_per_s),
+            NONE if one.network_bytes_per_s is None else _rate_words(one.network_bytes_per_s),
         )
         for one in busy
     ]
@@ -230,29 +233,54 @@ def _labels(comparison: SuiteComparison) -> list[str]:
 
 def _own(step: StepComparison, label: str) -> str:
     sides: list[Side] = [side for side in step.sides if side.label == label]
-    return mean_words(sides[0].figures, step.unit) if sides else NONE
+    if not sides:
+        return NONE
+    if step.unit is Unit.BYTES_PER_S:
+        return _rate_words(sides[0].figures, decimal=True)
+    return mean_words(sides[0].figures, step.unit)
 
 
 def mean_words(values: Series, unit: Unit) -> str:
     """A mean with its standard error, as `81.0 ± 0.71 s`."""
     if unit is Unit.BYTES_PER_S:
-        return _plus_minus(values, format_rate)
-    factor, name = (1000, "ms") if unit is Unit.SECONDS and values.mean < 1 else (1, unit.value)
-    error = "" if values.sem is None else f" ± {_digits(values.sem * factor)}"
-    return f"{_digits(values.mean * factor)}{error} {name}"
+        return _rate_words(values)
+    factor, name = _scaled(values.mean, unit)
+    return _plus_minus(values, factor, name)
 
 
 def value_words(value: float, unit: Unit) -> str:
     """A value with its unit."""
     if unit is Unit.BYTES_PER_S:
-        return format_rate(value)
+        step, name = _rate_step(value)
+        return f"{_digits(value / step)} {name}"
+    factor, name = _scaled(value, unit)
+    return f"{_digits(value * factor)} {name}"
+
+
+def _scaled(value: float, unit: Unit) -> tuple[float, str]:
+    """By what it is multiplied to be shown, and the name of its unit then."""
     if unit is Unit.SECONDS and value < 1:
-        return f"{_digits(value * 1000)} ms"
-    return f"{_digits(value)} {unit.value}"
+        return 1e3, "ms"
+    if unit is Unit.MILLISECONDS and 0 < value < _FEWEST_MS:
+        return 1e3, "µs"
+    return 1.0, unit.value
 
 
-def _plus_minus(values: Series, words: Callable[[float], str]) -> str:
-    return words(values.mean) + ("" if values.sem is None else f" ± {words(values.sem)}")
+def _rate_words(values: Series, *, decimal: bool = False) -> str:
+    """Both figures in one unit; decimal, as those that were published."""
+    if decimal:
+        return _plus_minus(values, 1e-6, "MB/s")
+    step, name = _rate_step(values.mean)
+    return _plus_minus(values, 1 / step, name)
+
+
+def _rate_step(bytes_per_s: float) -> tuple[int, str]:
+    return next((one for one in _RATES if bytes_per_s >= one[0]), _RATES[-1])
+
+
+def _plus_minus(values: Series, factor: float, name: str) -> str:
+    error = "" if values.sem is None else f" ± {_digits(values.sem * factor)}"
+    return f"{_digits(values.mean * factor)}{error} {name}".rstrip()
 
 
 def _digits(value: float) -> str:

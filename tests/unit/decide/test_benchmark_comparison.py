@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import pytest
+
 from migrator.decide.benchmark_comparison import StepComparison, compare, statements
 from migrator.domain.benchmark import (
     Background,
@@ -147,3 +149,33 @@ def test_every_pair_has_a_statement_of_what_is_beyond_the_noise_and_what_is_not(
     (said,) = statements(compare([single])[0])
     assert said == "nothing between source and target is beyond the noise; 1 test with too few runs to tell"
     assert statements(compare([result(measured(A, [1.0, 2.0]))])[0]) == ()
+
+
+def test_the_rate_of_a_step_that_is_timed_goes_with_its_mean_time() -> None:
+    runs = [
+        replace(one, details={"bytes_per_s": 1200.0 / one.value, "cpu_s": one.value})
+        for one in measured(A, [10.0, 30.0])
+    ]
+    (side,) = only_step(result(runs, record=replace(RECORD, places=(A,)))).sides
+    assert side.figures.mean == 20.0
+    assert side.details == {"bytes_per_s": pytest.approx(1200.0 / 20.0), "cpu_s": 20.0}
+
+
+@pytest.mark.parametrize(
+    ("slow", "words"),
+    [
+        (2.2449, "2.24 times"),
+        (17.37, "17.4 times"),
+        (103.38, "103 times"),
+        (2345.6, "2,346 times"),
+        (1.0, "1.00 times"),
+    ],
+)
+def test_factors_have_the_digits_that_count(slow: float, words: str) -> None:
+    (contrast,) = only_step(result(measured(A, [slow]), measured(B, [1.0]))).contrasts
+    assert words in contrast.verdict
+
+
+def test_of_tests_without_a_difference_one_sentence_is_said() -> None:
+    (comparison,) = compare([result(measured(A, [10.0, 11.0, 12.0]), measured(B, [11.0, 10.5, 11.5]))])
+    assert statements(comparison) == ("nothing between source and target is beyond the noise",)
