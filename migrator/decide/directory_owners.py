@@ -30,6 +30,7 @@ class DirectoryVerdict(StrEnum):
 
 
 _V = DirectoryVerdict
+_OF_MODE = (USER_OBJ, GROUP_OBJ, OTHER)
 LET_ALONE = frozenset({_V.RIGHT, _V.CHANGED})
 
 
@@ -68,8 +69,9 @@ def untouched_since(known: DirectoryFacts, copy: DirectoryFacts) -> bool:
 
 def same_owner(one: DirectoryFacts, other: DirectoryFacts) -> bool:
     """Whether owner and mode are the same, and the ACLs as far as both are told."""
-    acls = ((one.access, other.access), (one.default, other.default))
-    return _owned(one)[:3] == _owned(other)[:3] and all(a is None or b is None or a == b for a, b in acls)
+    acls = ((_beyond_mode(one.access), _beyond_mode(other.access)), (one.default, other.default))
+    alike = all(a is None or b is None or a == b for a, b in acls)
+    return (one.mode, one.uid, one.gid) == (other.mode, other.uid, other.gid) and alike
 
 
 def listed(
@@ -101,7 +103,13 @@ def listed(
 
 
 def _owned(one: DirectoryFacts) -> tuple[object, ...]:
-    return (one.mode, one.uid, one.gid, one.access, one.default)
+    return (one.mode, one.uid, one.gid, _beyond_mode(one.access), one.default)
+
+
+def _beyond_mode(acl: bytes | None) -> bytes | None:
+    """An access ACL that says no more than a mode is none: a mount of Gluster shows such a one where a brick has none."""
+    entries = parse_acl(acl) if acl else None
+    return b"" if entries and all(entry.tag in _OF_MODE for entry in entries) else acl
 
 
 def _set_by_people(known: DirectoryFacts, seen: DirectoryFacts) -> bool:
@@ -112,13 +120,13 @@ def _set_by_people(known: DirectoryFacts, seen: DirectoryFacts) -> bool:
 def _as_if_made_anew(known: DirectoryFacts, seen: DirectoryFacts, above: DirectoryFacts | None) -> bool:
     """Whether what it has is what it had, or what it would have if it was made where it lies."""
     modes, groups = {known.mode}, {known.gid, 0}
-    acls = {known.access, b""}
+    acls = {_beyond_mode(known.access), b""}
     if above is not None:
         groups.add(above.gid)
         modes |= {mode & _left_by(above.default) | mode & ~0o777 for mode in modes}
         modes |= {mode & ~stat.S_ISGID | above.mode & stat.S_ISGID for mode in modes}
     inherited = above is not None and bool(above.default)
-    alike = inherited or (seen.access in acls and seen.default in (known.default, b""))
+    alike = inherited or (_beyond_mode(seen.access) in acls and seen.default in (known.default, b""))
     return alike and seen.mode in modes and seen.uid in (known.uid, 0) and seen.gid in groups
 
 

@@ -10,6 +10,7 @@ import os
 import stat
 
 from migrator.adapters.filesystems.beneath import Root
+from migrator.decide.directory_owners import same_owner
 from migrator.domain.directory_owners import DirectoryFacts
 from migrator.domain.entry import ACL_ACCESS, ACL_DEFAULT
 
@@ -39,7 +40,8 @@ class MountedDirectories:
         Raises OSError.
         """
         with Root(self._root) as root, root.directory(seen.path) as fd:
-            if not _alike(_facts(fd, seen.path, seen.gfid), seen):
+            now = _facts(fd, seen.path, seen.gfid)
+            if now is None or not same_owner(now, seen):
                 return False
             # Also where the mount shows it as it has to be: one copy of it may differ, and all of them are written to.
             os.fchown(fd, wanted.uid, wanted.gid)
@@ -47,7 +49,8 @@ class MountedDirectories:
             _write(fd, ACL_DEFAULT, wanted.default)
             # Last: whoever changes an owner or an ACL changes bits of the mode.
             os.fchmod(fd, wanted.mode)
-            return _alike(_facts(fd, seen.path, seen.gfid), wanted)
+            now = _facts(fd, seen.path, seen.gfid)
+            return now is not None and same_owner(now, wanted)
 
 
 def _facts(fd: int, path: bytes, gfid: bytes) -> DirectoryFacts | None:
@@ -64,14 +67,6 @@ def _facts(fd: int, path: bytes, gfid: bytes) -> DirectoryFacts | None:
         default=_read(fd, ACL_DEFAULT),
     )
     return known if status.st_ino == known.inode else None
-
-
-def _alike(one: DirectoryFacts | None, other: DirectoryFacts) -> bool:
-    """Whether owner and mode are the same, and the ACLs as far as they are told."""
-    if one is None or (one.mode, one.uid, one.gid) != (other.mode, other.uid, other.gid):
-        return False
-    acls = ((one.access, other.access), (one.default, other.default))
-    return all(mine is None or its is None or mine == its for mine, its in acls)
 
 
 def _read(fd: int, name: bytes) -> bytes | None:

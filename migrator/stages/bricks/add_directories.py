@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from migrator.decide.directory_owners import LET_ALONE, DirectoryVerdict, judge, listed, same_owner, untouched_since
 from migrator.domain.addition import AdditionNotes, AdditionRecord, AdditionSide
@@ -93,6 +93,9 @@ async def _put_right(call: AdditionCall, record: AdditionRecord, *, copies: bool
             known.done()
             if copies:
                 await walk_new(call, record, world, sweep.take_copies)
+            if sweep.copies:
+                # What users did between the two walks is on the older brick by now.
+                await walk_older(call, record, world, sweep.take_again, only=list(sweep.copies))
         await look_everywhere_at(call, world, sweep.doubtful, sweep.take_other_copies)
         found = await call.world.blocking(lambda: _give_back(world, sweep.suspects), timeout_s=_TIMEOUT_S)
     except (MigratorError, OSError, TimeoutError) as error:
@@ -131,9 +134,16 @@ async def look_at_listed(call: AdditionCall, record: AdditionRecord) -> Addition
 
 @dataclass(slots=True, kw_only=True)
 class _Suspect:
+    """`copy` is what one copy has where the others have what is known: the mount may show either."""
+
     verdict: DirectoryVerdict
     known: DirectoryFacts | None
     seen: DirectoryFacts
+    copy: DirectoryFacts | None = None
+
+    def is_as(self, shown: DirectoryFacts) -> bool:
+        """Whether the mount shows what was seen."""
+        return same_owner(shown, self.seen) or (self.copy is not None and same_owner(shown, self.copy))
 
 
 @dataclass(slots=True, kw_only=True)
@@ -142,6 +152,7 @@ class _Sweep:
 
     known: KnownDirectories
     suspects: dict[bytes, _Suspect] = field(default_factory=dict)
+    copies: dict[bytes, DirectoryFacts] = field(default_factory=dict)
 
     def take(self, found: Sequence[DirectoryFacts]) -> None:
         before = dict(self.known.of(list({gfid for one in found for gfid in (one.gfid, one.above) if gfid})))
@@ -161,9 +172,18 @@ class _Sweep:
         right = self.known.of([one.gfid for one in found])
         for one in found:
             known = right.get(one.gfid)
-            if known is not None and not same_owner(known, one) and one.gfid not in self.suspects:
-                seen = replace(known, path=one.path)
-                self._suspect(one.gfid, _Suspect(verdict=DirectoryVerdict.TAKEN, known=known, seen=seen))
+            differs = known is not None and not same_owner(known, one) and one.gfid not in self.suspects
+            if differs and len(self.copies) < _AT_ONCE:
+                self.copies[one.path] = one
+
+    def take_again(self, found: Sequence[DirectoryFacts]) -> None:
+        """On the older brick, of directories whose new copies differ."""
+        right = self.known.of([one.gfid for one in found])
+        for one in found:
+            known, copy = right.get(one.gfid), self.copies.get(one.path)
+            if known is not None and copy is not None and copy.gfid == one.gfid and same_owner(known, one):
+                suspect = _Suspect(verdict=DirectoryVerdict.TAKEN, known=known, seen=one, copy=copy)
+                self._suspect(one.gfid, suspect)
 
     def doubtful(self) -> list[bytes]:
         """Those of which another copy may tell more."""
@@ -195,7 +215,7 @@ def _give_back(world: DirectoryWorld, suspects: Mapping[bytes, _Suspect]) -> _Fo
         failure = ""
         try:
             shown = world.mender.look(one.seen.path, one.seen.gfid)
-            if shown is None or not same_owner(shown, one.seen):
+            if shown is None or not one.is_as(shown):
                 # Gone, renamed, or changed since: the next walk sees what it is by now.
                 continue
             if one.verdict is DirectoryVerdict.TAKEN and one.known is not None:

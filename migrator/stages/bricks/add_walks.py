@@ -15,10 +15,17 @@ Take = Callable[[Sequence[DirectoryFacts]], None]
 _ASKED_AT_ONCE = 1000
 
 
-async def walk_older(call: AdditionCall, record: AdditionRecord, world: DirectoryWorld, take: Take) -> int:
-    """Every directory of one brick that was there before: each of them has all, and GlusterFS changes all copies alike. Of the
-    first that can be read: others have other times, which tell nothing beside those that are known. Returns how many could not
-    be looked at. Raises ToolFailed where no brick can be read.
+async def walk_older(
+    call: AdditionCall,
+    record: AdditionRecord,
+    world: DirectoryWorld,
+    take: Take,
+    *,
+    only: Sequence[bytes] | None = None,
+) -> int:
+    """Every directory of one brick that was there before, or these: each of them has all, and GlusterFS changes all copies alike.
+    Of the first that can be read: others have other times, which tell nothing beside those that are known. Returns how many could
+    not be looked at. Raises ToolFailed where no brick can be read.
     """
     state = await _state(call)
     reasons: list[str] = []
@@ -27,7 +34,7 @@ async def walk_older(call: AdditionCall, record: AdditionRecord, world: Director
             continue
         take_it = _without_times(take) if reasons or not _has_times(state) else take
         try:
-            return await world.walks.walk(brick, volume_id=state.volume_id, take=take_it)
+            return await world.walks.walk(brick, volume_id=state.volume_id, take=take_it, only=only)
         except MigratorError as error:
             reasons.append(error.message)
     raise ToolFailed(

@@ -73,7 +73,14 @@ def test_what_was_never_seen_is_remembered_unless_it_is_shut() -> None:
 
 @pytest.mark.parametrize(
     "changes",
-    [{"mode": 0o2755}, {"mode": 0o700}, {"gid": 5}, {"access": acl(user=7, group=7, other=0)}, {"uid": 0}, {"uid": 5}],
+    [
+        {"mode": 0o2755},
+        {"mode": 0o700},
+        {"gid": 5},
+        {"access": acl(user=7, named=7, group=7, mask=7, other=0)},
+        {"uid": 0},
+        {"uid": 5},
+    ],
 )
 def test_whatever_leaves_the_time_of_change_was_done_by_nobody(changes: dict[str, int]) -> None:
     assert judge(MADE, replace(MADE, **changes), ABOVE) is V.TAKEN  # type: ignore[arg-type]
@@ -106,7 +113,14 @@ def test_what_a_new_directory_would_have_may_be_of_gluster_or_of_people(
 
 
 @pytest.mark.parametrize(
-    "changes", [{"mode": 0o700}, {"mode": 0o2755}, {"gid": 5}, {"uid": 5}, {"access": acl(user=7, group=7, other=0)}]
+    "changes",
+    [
+        {"mode": 0o700},
+        {"mode": 0o2755},
+        {"gid": 5},
+        {"uid": 5},
+        {"access": acl(user=7, named=7, group=7, mask=7, other=0)},
+    ],
 )
 def test_what_gluster_makes_of_nothing_was_made_by_people(changes: dict[str, int]) -> None:
     assert judge(MADE, later(replace(MADE, **changes)), ABOVE) is V.CHANGED  # type: ignore[arg-type]
@@ -132,6 +146,15 @@ def test_what_a_mount_does_not_tell_of_acls_is_no_difference() -> None:
     assert not same_owner(told, MADE)
     assert not same_owner(MADE, replace(MADE, default=told.access))
     assert not same_owner(MADE, replace(MADE, gid=5))
+
+
+def test_an_acl_that_says_no_more_than_a_mode_is_none() -> None:
+    minimal = replace(MADE, access=acl(user=7, group=5, other=5))
+    assert same_owner(MADE, minimal)
+    assert judge(MADE, minimal, ABOVE) is judge(minimal, MADE, ABOVE) is V.RIGHT
+    assert not same_owner(MADE, replace(MADE, access=acl(user=7, group=5, mask=5, other=5)))
+    # What is made below gets the other one.
+    assert not same_owner(MADE, replace(MADE, default=minimal.access))
 
 
 @pytest.mark.parametrize("name", [b"plain", b"o'clock $HOME", "äö".encode(), b"not\xfftext\n'\\"])

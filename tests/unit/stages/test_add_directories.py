@@ -82,10 +82,13 @@ class Memory:
 
 @dataclass
 class Volume:
-    """Its directories, as every copy has them, and as the copies on the new brick have them where those differ."""
+    """Its directories, as every copy has them; and where that differs, as the copies on the new brick have them, and as the mount
+    shows them.
+    """
 
     directories: dict[bytes, DirectoryFacts]
     copies: dict[bytes, DirectoryFacts] = field(default_factory=dict)
+    shown: dict[bytes, DirectoryFacts] = field(default_factory=dict)
     broken: set[str] = field(default_factory=set)
     walked: list[str] = field(default_factory=list)
     refuses: OSError | None = None
@@ -128,7 +131,7 @@ class Volume:
         return 0
 
     def look(self, path: bytes, gfid: bytes) -> DirectoryFacts | None:
-        one = self.directories.get(gfid)
+        one = self.shown.get(gfid) or self.directories.get(gfid)
         return one if one is not None and one.path == path else None
 
     def put_back(self, seen: DirectoryFacts, wanted: DirectoryFacts) -> bool:
@@ -137,6 +140,7 @@ class Volume:
         mended = replace(wanted, path=seen.path, changed_ns=99, modified_ns=seen.modified_ns)
         self.set(mended)
         self.copies.pop(seen.gfid, None)
+        self.shown.pop(seen.gfid, None)
         return True
 
 
@@ -301,6 +305,29 @@ def test_copies_on_new_bricks_are_written_anew_once_the_layout_is_done(site: Sit
     assert not site.volume.copies
     # Looked at again, as something was done.
     assert site.volume.walked[-4:] == [OLD, NEW, OLD, NEW]
+
+
+def test_a_mount_that_shows_such_a_copy_is_no_hindrance(site: Site) -> None:
+    copy = replace(TWO, default=b"inherited")
+    site.volume.copies[TWO.gfid] = copy
+    site.volume.shown[TWO.gfid] = copy
+    asyncio.run(put_right_everywhere(site.call, site.record))
+    assert not site.volume.copies
+
+
+def test_what_a_user_does_between_the_walks_is_no_such_copy(site: Site) -> None:
+    closed = replace(TWO, mode=0o700, changed_ns=5)
+
+    def closes() -> None:
+        if site.volume.walked[-1] == OLD:
+            site.volume.copies[TWO.gfid] = closed
+        else:
+            site.volume.set(closed)
+
+    site.volume.between = closes
+    asyncio.run(put_right_everywhere(site.call, site.record))
+    assert site.volume.walked[-2:] == [OLD, NEW]
+    assert site.volume.directories[TWO.gfid] == closed
 
 
 def test_no_arbiter_and_no_new_brick_tells_what_is_right(site: Site) -> None:
