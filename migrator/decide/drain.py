@@ -6,6 +6,8 @@ happened. Where an act has failed and the answer is the same act again, the call
 command again tries it again.
 
 - What cannot be seen is never concluded from: a task counts as gone only when every host could tell of it.
+- A host that is up and tells no counters is waited for: its glusterd may be about to. For good it is silent only by the
+  looks of one process, and then people have to help it.
 - A commit needs every counter of every host, no failure, nothing skipped, and an audit that the same process has made, that
   is whole and found nothing. There is no other way to it, and `force` is none.
 - What somebody else does by hand is taken as it is: a drain that he stopped is taken back, one that he began again is gone
@@ -31,6 +33,7 @@ from migrator.decide.drain_facts import (
     why_failed,
 )
 from migrator.decide.drain_out import audit_left, audit_since, out_of_the_volume
+from migrator.decide.drain_silence import silent_hosts, way_out
 from migrator.domain.drain import OUT_STATES, UNTOUCHED_STATES, DrainRecord, DrainState, DrainStep
 from migrator.domain.drain_seen import Act, AuditSeen, DrainSeen, Finished, Halt, Step
 from migrator.domain.units import several
@@ -42,6 +45,7 @@ _AGAIN = "then run the same command again"
 _AUDIT = Act(step=_D.AUDIT, intent=_S.AUDITING, result=_S.AUDITED)
 _AUDIT_SEEN = Act(step=_D.AUDIT, intent=_S.AUDITING, result=_S.AUDITED, seen_done=True)
 _COMMIT = Act(step=_D.COMMIT, intent=_S.COMMITTING, result=_S.COMMITTED)
+_WATCH = Act(step=_D.WATCH, intent=_S.DRAINING, result=_S.DRAINED)
 _COMMIT_SEEN = Act(step=_D.COMMIT, intent=_S.COMMITTING, result=_S.COMMITTED, seen_done=True)
 
 
@@ -105,6 +109,9 @@ def begin_again(record: DrainRecord, seen: DrainSeen) -> Step:
     if halt := another_drain(record, task):
         return halt
     if task.id != record.notes.task_id or (moves(seen) and not seen.stalled):
+        return _adopt(task)
+    if silent_hosts(record, seen) and not seen.silent:
+        # Files may be moved all the same, or will be when glusterd is right again.
         return _adopt(task)
     if seen.may_recover:
         return recover(record)
@@ -208,6 +215,8 @@ def _under_way(record: DrainRecord, seen: DrainSeen) -> Step:
     if ended_badly(seen) and seen.progress is not None and seen.progress.task_id == task.id:
         # Whoever is missing, what could not be moved stays so: only a new beginning helps.
         return _give_up(why_failed(record, seen))
+    if silent := silent_hosts(record, seen):
+        return _silent(record, seen, silent)
     missing = hosts_missing(record, seen)
     if seen.progress is None or seen.progress.task_id != task.id or missing:
         return Halt(
@@ -220,12 +229,26 @@ def _under_way(record: DrainRecord, seen: DrainSeen) -> Step:
         if seen.stalled:
             return _give_up(f"it stands still: {seen.stalled}")
         if record.state in (_S.STARTED, _S.DRAINING):
-            return Act(step=_D.WATCH, intent=_S.DRAINING, result=_S.DRAINED)
+            return _WATCH
         # It had come to its end, and moves files again: what was seen then counts for nothing.
         return _adopt(task)
     if counter_problems(record, seen):
         return _give_up(why_failed(record, seen))
     return _moved(record, seen)
+
+
+def _silent(record: DrainRecord, seen: DrainSeen, hosts: tuple[str, ...]) -> Step:
+    """Everything is up, and somebody tells no counters: that is waited for, as long as files may be moved."""
+    if seen.silent:
+        return _give_up(f"{seen.silent}; {way_out(record, hosts)}")
+    if record.state in (_S.STARTED, _S.DRAINING):
+        return _WATCH
+    return Halt(
+        words=f"how far the drain of {record.shown_bricks} is, cannot be told",
+        reasons=hosts_missing(record, seen),
+        hint=f"{way_out(record, hosts)}; {_AGAIN}",
+        look_again=True,
+    )
 
 
 def _moved(record: DrainRecord, seen: DrainSeen) -> Step:

@@ -94,7 +94,7 @@ def _counter_problems(record: DrainRecord, seen: DrainSeen) -> Iterator[str]:
     task = own_task(record, seen)
     if task is None or progress.task_id != task.id:
         yield "the counters are those of another task"
-    missing = len(_hosts(record, seen.state)) - len(progress.counters)
+    missing = len(hosts_of(record, seen.state)) - len(progress.counters)
     if missing > 0 or not progress.counters:
         yield f"{several(max(missing, 1), 'host')} with bricks of the drain tell no counters"
     for one in progress.counters:
@@ -131,6 +131,17 @@ def only_few_failed(seen: DrainSeen) -> bool:
     return 0 < progress.failures <= _FEW + _FEW_SHARE * progress.files and not progress.skipped
 
 
+def broke_off(seen: DrainSeen) -> bool:
+    """Whether Gluster has given up on a host although it could move what it came to: as it does where a brick cannot be
+    reached for a moment, right after a reboot for instance (`Received CHILD_DOWN. Exiting` in the rebalance log, 10.3).
+    """
+    progress = seen.progress
+    if progress is None or moves(seen) or any(one.status is TaskStatus.STOPPED for one in progress.counters):
+        return False
+    failed = any(one.status is TaskStatus.FAILED for one in progress.counters)
+    return failed and progress.failures <= _FEW and not progress.skipped
+
+
 def why_failed(record: DrainRecord, seen: DrainSeen) -> str:
     """Why a drain has failed: what Gluster counts, and what is seen now that may have been the cause."""
     others = len(seen.causes) - _MOST_CAUSES
@@ -148,18 +159,34 @@ def _hosts_missing(record: DrainRecord, seen: DrainSeen) -> Iterator[str]:
     if state is None:
         yield "the state of the volume is not known"
         return
+    yield from parts_missing(state)
+    counters = () if seen.progress is None else seen.progress.counters
+    if len(counters) < len(hosts_of(record, state)):
+        yield "not every host with bricks of the drain tells its counters"
+
+
+def parts_missing(state: VolumeState) -> tuple[str, ...]:
+    """Hosts and bricks of a volume that are not seen to be up, as sentences."""
+    return tuple(_parts_missing(state))
+
+
+def _parts_missing(state: VolumeState) -> Iterator[str]:
     if state.peers_down is None:
         yield "which hosts are connected is not known"
     yield from (f"host {host} is not connected" for host in state.peers_down or ())
     for brick in state.bricks:
         if brick.online is not True:
             yield f"brick {brick.name} is {'down' if brick.online is False else 'not known to be up'}"
-    counters = () if seen.progress is None else seen.progress.counters
-    if len(counters) < len(_hosts(record, state)):
-        yield "not every host with bricks of the drain tells its counters"
 
 
-def _hosts(record: DrainRecord, state: VolumeState | None) -> set[str]:
+def hosts_telling(task: VolumeTask, seen: DrainSeen) -> set[str]:
+    """Hosts that tell their counters of a task, by glusterd's own words for them."""
+    progress = seen.progress
+    return set() if progress is None or progress.task_id != task.id else {one.host for one in progress.counters}
+
+
+def hosts_of(record: DrainRecord, state: VolumeState | None) -> set[str]:
+    """The hosts of the bricks of a drain."""
     bricks = () if state is None else state.bricks
     known = {brick.host for brick in bricks if brick.name in record.bricks}
     return known or {name.partition(":/")[0] for name in record.bricks}

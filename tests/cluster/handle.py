@@ -194,10 +194,14 @@ class LabHandle:
         def others() -> list[int]:
             return [pid for pid in processes_in((host.namespace,)) if pid != host.holder_pid]
 
+        killed: set[int] = set()
         while pids := others():
+            killed.update(pids)
             for pid in pids:
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
+        # Nothing is left of them after a reboot either: glusterd takes whatever has the pid of its mover for that.
+        wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in killed), "what was killed is gone")
         for point in self._points(host):
             done = self.on_host(host, "umount", point)
             assert done.returncode == 0, done.stderr
@@ -213,6 +217,11 @@ class LabHandle:
             assert done.returncode == 0, done.stderr
         self.start_sshd(host)
         asyncio.run(cluster.start_glusterd(host, LabTools(LocalProcesses(), self.state.token), WallClock()))
+
+    def mover_pid_files(self, host: LabHost) -> list[Path]:
+        """Where glusterd keeps the pid of the process that moves files on a host; they outlast a reboot."""
+        kept = Path(f"/proc/{host.holder_pid}/root/var/lib/glusterd/vols/{self.state.spec.volume}/rebalance")
+        return sorted(kept.glob("*.pid"))
 
     def _points(self, host: LabHost) -> dict[str, bytes]:
         """Where the host mounts its bricks, and their images."""

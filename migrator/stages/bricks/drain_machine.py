@@ -5,7 +5,9 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 
 from migrator.decide.drain import begin_again, begin_stop, next_step, taken_back
-from migrator.decide.drain_facts import only_few_failed
+from migrator.decide.drain_facts import broke_off, only_few_failed
+from migrator.decide.drain_preflight import health_problems
+from migrator.decide.drain_silence import silent_hosts, way_out
 from migrator.decide.drain_standing import standing, wipe_word
 from migrator.domain.drain import OUT_STATES, DrainRecord, DrainState, DrainStep
 from migrator.domain.drain_run import DrainEnding, DrainSummary
@@ -18,7 +20,13 @@ from migrator.stages.bricks.drain_context import DrainCall
 from migrator.stages.bricks.drain_seeing import DrainLooker
 
 _LOOKS = 3
-"""A look that fails is made again so often before it counts."""
+_LOOKS_S = 10.0
+"""A look that fails is made again so often, and for so long, before it counts: glusterd answers nothing while another
+command has the volume.
+"""
+
+_SETTLE_S = 60.0
+"""So long bricks and hosts may take to be up after a reboot, before a drain that broke off by it waits for people."""
 
 _AGAIN = 3
 """So often one call begins a drain anew by itself."""
@@ -50,7 +58,7 @@ class DrainMachine:
 
     async def _bring(self, record: DrainRecord) -> DrainSummary:
         failed: DrainStep | None = None
-        looks = 0
+        looks, since_s = 0, self.call.world.clock.monotonic_s()
         while True:
             hand_over = await self._hands_over(record)
             seen = await self.looker.see(record, hand_over=hand_over)
@@ -58,7 +66,8 @@ class DrainMachine:
             if isinstance(step, Halt) and self._tries_again(record, seen):
                 self._again += 1
                 step = begin_again(record, seen)
-            if isinstance(step, Halt) and step.look_again and looks < _LOOKS:
+            waited_s = self.call.world.clock.monotonic_s() - since_s
+            if isinstance(step, Halt) and self._looks_again(record, step, seen, looks=looks, waited_s=waited_s):
                 looks += 1
                 await self.call.world.clock.sleep(self.call.request.poll_s)
                 continue
@@ -67,13 +76,14 @@ class DrainMachine:
             if isinstance(step, Halt):
                 return await self._halted(record, step)
             if failed is step.step:
-                return self._stuck(record)
+                return self._stuck(record, seen)
             if step.step is DrainStep.COMMIT and not step.seen_done and not self.call.request.commit:
                 return self._waits(record)
             # What follows a recovery is decided as at the beginning: a drain that had failed is gone on with.
             looks, self._begun = 0, step.step is not DrainStep.RECOVER
             await self._lock(record, step)
             record, went_well = await self._act(record, step, seen)
+            since_s = self.call.world.clock.monotonic_s()
             failed = None if went_well else step.step
             if step.step not in (DrainStep.AUDIT, DrainStep.COMMIT):
                 self._unlock()
@@ -88,12 +98,24 @@ class DrainMachine:
 
     def _tries_again(self, record: DrainRecord, seen: DrainSeen) -> bool:
         """Whether this call begins a drain anew that has failed under it, which people would do as well: nothing speaks
-        against it, and Gluster could move all but a few files. A new task looks at what is left only.
+        against it, and Gluster could move all but a few files, broke off, or tells no counters of a host that is up. A new task
+        looks at what is left only.
         """
         # What a recovery has left alone waits for people: Gluster has failed on it, and would again.
         if self.back or self.actor.left_alone or record.state is not DrainState.FAILED or self._again >= _AGAIN:
             return False
-        return seen.preflight == () and only_few_failed(seen)
+        # Where the counters are refused, so is a stop.
+        silent = bool(seen.silent) and seen.progress is not None
+        return seen.preflight == () and (only_few_failed(seen) or broke_off(seen) or silent)
+
+    def _looks_again(self, record: DrainRecord, step: Halt, seen: DrainSeen, *, looks: int, waited_s: float) -> bool:
+        """Whether the next look may say something else by itself: one failed, or what broke a drain off is coming up again."""
+        if step.look_again:
+            return looks < _LOOKS or waited_s < _LOOKS_S
+        if self.back or record.state is not DrainState.FAILED or not self.looker.host_was_away or seen.state is None:
+            return False
+        settles = bool(seen.preflight) and set(seen.preflight or ()) <= set(health_problems(seen.state))
+        return settles and broke_off(seen) and self._again < _AGAIN and waited_s < _SETTLE_S
 
     async def _hands_over(self, record: DrainRecord) -> bool:
         """Whether a brick that is out is wiped and given away: where that was allowed, and there are hooks for it."""
@@ -200,10 +222,12 @@ class DrainMachine:
         """Why it does not go on."""
         return replace(self.summary(record, DrainEnding.HALTED, step.words, step.hint), reasons=step.reasons)
 
-    def _stuck(self, record: DrainRecord) -> DrainSummary:
+    def _stuck(self, record: DrainRecord, seen: DrainSeen) -> DrainSummary:
         words = f"{record.shown_bricks} is {record.state.value}: {record.failure}"
         self.call.say(EventKind.DRAIN_HALTED, Severity.ERROR, _subject(record), words)
-        hint = "put that right, then run the same command again: it goes on from there"
+        hosts = silent_hosts(record, seen)
+        right = way_out(record, hosts) if hosts else "put that right"
+        hint = f"{right}, then run the same command again: it goes on from there"
         return self.summary(record, DrainEnding.STUCK, words, hint)
 
     def _waits(self, record: DrainRecord) -> DrainSummary:

@@ -6,6 +6,7 @@ from migrator.decide.drain import may_start
 from migrator.decide.drain_facts import ended_badly, own_task
 from migrator.decide.drain_preflight import failure_causes
 from migrator.decide.drain_progress import stalled
+from migrator.decide.drain_silence import silent_hosts, why_silent
 from migrator.domain.brick import VolumeState
 from migrator.domain.drain import OUT_STATES, DrainRecord, DrainState
 from migrator.domain.drain_run import DrainCheck
@@ -13,7 +14,7 @@ from migrator.domain.drain_seen import AuditSeen, DrainSeen
 from migrator.domain.errors import MigratorError
 from migrator.domain.hooks import HookEvent, HookStage, HookStep
 from migrator.domain.volume_tasks import TaskProgress, VolumeTask
-from migrator.stages.bricks.drain_context import DrainCall, bricks_of
+from migrator.stages.bricks.drain_context import DrainCall, bricks_of, samples_of
 from migrator.stages.bricks.drain_guarding import Guarding
 from migrator.stages.hooking import find_hooks
 
@@ -29,7 +30,7 @@ _WAYS_ON = {
 class DrainLooker:
     """Looks at the bricks of one drain. Changes nothing. `audit` is the newest one that this process has made, `check` the
     guards as they were looked at last. `named` is a walk that only names what is left, and
-    decides nothing. `recovered`: this call has brought back what it could.
+    decides nothing. `recovered`: this call has brought back what it could. `host_was_away`: a look of this call missed a host.
     """
 
     call: DrainCall
@@ -38,6 +39,9 @@ class DrainLooker:
     named: AuditSeen | None = None
     recovered: bool = False
     check: DrainCheck | None = None
+    host_was_away: bool = False
+    _silent: tuple[str, float] | None = None
+    """The task that not every host tells of, and since when, by the clock of this process."""
 
     async def see(self, record: DrainRecord, *, hand_over: bool = False) -> DrainSeen:
         """Everything that the next step is decided by."""
@@ -47,6 +51,7 @@ class DrainLooker:
         state, tasks = found
         own = own_task(record, DrainSeen(state=state, tasks=tasks))
         progress = None if own is None else await self.progress(own)
+        hosts, silent_s = self.silence(record, DrainSeen(state=state, tasks=tasks, progress=progress))
         failed = not may_start(record) and ended_badly(DrainSeen(state=state, tasks=tasks, progress=progress))
         if may_start(record) or failed:
             self.check = await self.guarding.check(record, state, tasks)
@@ -58,7 +63,8 @@ class DrainLooker:
             progress=progress,
             layout=await self._layout(record, tasks),
             preflight=self.check.problems if self.check is not None and may_start(record) else None,
-            stalled="" if own is None else self._stalled(record, own),
+            stalled="" if own is None else self._stalled(record, own, progress),
+            silent=why_silent(hosts, for_s=silent_s) if silent_s > self.call.request.stall_s else "",
             causes=failure_causes(self.guarding.facts) if failed and self.guarding.facts is not None else (),
             audit=self.audit,
             may_recover=self.may_recover,
@@ -70,12 +76,27 @@ class DrainLooker:
         """Whether what is left is still to be brought back by this call."""
         return self.call.request.recover and not self.recovered
 
+    def silence(self, record: DrainRecord, seen: DrainSeen) -> tuple[tuple[str, ...], float]:
+        """Who tells no counters in a look although everything is up, and for how long the looks of this process have found
+        that, in seconds.
+        """
+        hosts, task, now_s = silent_hosts(record, seen), own_task(record, seen), self.call.world.clock.monotonic_s()
+        if not hosts or task is None:
+            self._silent = None
+            return (), 0.0
+        if self._silent is None or self._silent[0] != task.id:
+            self._silent = task.id, now_s
+        return hosts, now_s - self._silent[1]
+
     async def volume(self) -> tuple[VolumeState, tuple[VolumeTask, ...]] | None:
         """The volume with its tasks; None where glusterd does not tell."""
         try:
-            return await self.call.world.volume.state_and_tasks()
+            state, tasks = await self.call.world.volume.state_and_tasks()
         except MigratorError:
+            self.host_was_away = True
             return None
+        self.host_was_away = self.host_was_away or bool(state.peers_down)
+        return state, tasks
 
     async def progress(self, task: VolumeTask) -> TaskProgress | None:
         """The counters of a task; None where glusterd does not tell them."""
@@ -97,10 +118,13 @@ class DrainLooker:
         task = next((task for task in tasks if task.id == wanted), None)
         return None if task is None else await self.progress(task)
 
-    def _stalled(self, record: DrainRecord, task: VolumeTask) -> str:
+    def _stalled(self, record: DrainRecord, task: VolumeTask, progress: TaskProgress | None) -> str:
+        """Also by what this look tells: nobody may have watched for long, while files were moved."""
+        now_s = self.call.now_s()
+        newest = () if progress is None else samples_of(progress, now_s)
         return stalled(
-            self.call.world.ledger.drains.samples(record.id),
+            (*self.call.world.ledger.drains.samples(record.id), *newest),
             task_id=task.id,
-            now_s=self.call.now_s(),
+            now_s=now_s,
             limit_s=self.call.request.stall_s,
         )

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from migrator.decide.drain import begin_again, begin_stop, commit_problems, may_start, next_step, taken_back
-from migrator.decide.drain_facts import only_few_failed
+from migrator.decide.drain_facts import broke_off, only_few_failed
+from migrator.decide.drain_silence import silent_hosts
 from migrator.domain.brick import Brick, VolumeState
 from migrator.domain.drain import (
     DRAIN_TRANSITIONS,
@@ -217,9 +218,28 @@ def test_completed_is_not_drained(state: DrainState, found: TaskCounters, words:
 def test_what_not_every_host_tells_is_waited_for(state: DrainState, changes: dict[str, Any]) -> None:
     """With the glusterd of the brick's host down the aggregate says `not started`, without failures."""
     step = next_step(record(state), seen(**changes))
-    assert isinstance(step, Halt)
-    assert step.look_again
+    if "progress" in changes and state in (S.STARTED, S.DRAINING):
+        # Everything is up: it is watched until that host tells.
+        assert step == WATCH
+    else:
+        assert isinstance(step, Halt)
+        assert step.look_again
     assert commit_problems(record(state), seen(**changes))
+
+
+@pytest.mark.parametrize("state", UNDER_WAY)
+def test_who_is_up_and_silent_for_long_needs_people_and_the_command_is_told(state: DrainState) -> None:
+    answered = TaskProgress(task_id="t1", counters=())
+    for found in (None, answered):
+        step = next_step(record(state), seen(progress=found, silent="nothing is told by gl3 for 6 h"))
+        assert isinstance(step, Act)
+        assert step.step is D.GIVE_UP
+        assert "by gl3 for 6 h" in step.reason
+        assert "on gl3" in step.reason
+        assert "`rm -f /var/lib/glusterd/vols/vol1/rebalance/*.pid && systemctl restart glusterd`" in step.reason
+    step = next_step(record(S.DRAINED), seen(progress=None))
+    assert isinstance(step, Halt)
+    assert "systemctl restart glusterd" in step.hint
 
 
 @pytest.mark.parametrize("state", UNDER_WAY)
@@ -253,6 +273,22 @@ def test_few_failures_are_told_from_a_failure() -> None:
     assert not only_few_failed(seen(progress=None))
 
 
+def test_what_broke_off_is_told_from_what_could_not_be_moved_and_from_what_was_stopped() -> None:
+    failed = counters(status=T.FAILED)
+
+    def broke(*found: TaskCounters) -> bool:
+        return broke_off(seen(progress=progress(*found)))
+
+    assert broke(failed)
+    assert broke(failed, counters(host="gl4"))
+    assert not broke(counters())
+    assert not broke(failed, counters(host="gl4", status=T.IN_PROGRESS))
+    assert not broke(failed, counters(host="gl4", status=T.STOPPED))
+    assert not broke(replace(failed, failures=11))
+    assert not broke(replace(failed, skipped=1))
+    assert not broke_off(seen(progress=None))
+
+
 def test_a_replica_set_has_counters_of_every_host() -> None:
     bricks = tuple(Brick(name=f"gl{n}:/b", host=f"gl{n}", path=b"/b", online=True) for n in range(1, 7))
     state = replace(STATE, bricks=bricks, replica_count=3)
@@ -262,7 +298,15 @@ def test_a_replica_set_has_counters_of_every_host() -> None:
     tasks = (replace(TASK, bricks=names),)
     whole = seen(state=state, tasks=tasks, progress=progress(*hosts))
     assert next_step(drain, whole) == replace(WATCH, seen_done=True)
-    assert isinstance(next_step(drain, replace(whole, progress=progress(*hosts[:2]))), Halt)
+    two = replace(whole, progress=progress(counters(host="localhost"), counters(host="gl5")))
+    assert silent_hosts(drain, whole) == ()
+    # The host that was asked is told as `localhost`.
+    assert silent_hosts(drain, two) == ("gl4", "gl6")
+    assert silent_hosts(drain, replace(two, progress=None)) == ("gl4", "gl5", "gl6")
+    assert silent_hosts(drain, replace(two, state=replace(state, peers_down=("gl6",)))) == ()
+    assert silent_hosts(drain, replace(two, tasks=())) == ()
+    assert next_step(drain, two) == WATCH
+    assert isinstance(next_step(replace(drain, state=S.DRAINED), two), Halt)
     one_moves = progress(*hosts[:2], counters(status=T.IN_PROGRESS))
     assert next_step(drain, replace(whole, progress=one_moves)) == WATCH
     partly = replace(whole, state=replace(state, bricks=bricks[:5]))
@@ -378,7 +422,8 @@ def test_a_failed_drain_waits_for_people() -> None:
     [
         ({}, AUDIT),
         ({"progress": progress(counters(failures=1))}, replace(START, task_before="t1")),
-        ({"progress": None}, replace(START, task_before="t1")),
+        ({"progress": None}, replace(ADOPTED, task_id="t1")),
+        ({"progress": None, "silent": "for 6 h"}, replace(START, task_before="t1")),
         ({"tasks": ()}, START),
         ({"tasks": (OTHER,)}, ADOPTED),
         ({"progress": MOVING}, replace(ADOPTED, task_id="t1")),
