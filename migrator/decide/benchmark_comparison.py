@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from statistics import harmonic_mean
 
 from migrator.decide.benchmark_statistics import Factor, Series, paired_factor, series, unpaired_factor
@@ -49,7 +50,9 @@ class Contrast:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepComparison:
-    """One step on every side. `contrasts` are against the first side."""
+    """One step on every side. `contrasts` are between any two that were measured together; between benchmarks, of what has the
+    same label in both, and of what was never measured together.
+    """
 
     step: str
     title: str
@@ -87,6 +90,16 @@ class SuiteComparison:
     background: tuple[Busy, ...]
     cautions: tuple[str, ...]
     notes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Measured:
+    """A side with what it is of: which of the benchmarks, which place, and the value of each run."""
+
+    number: int
+    place: str
+    side: Side
+    values: Mapping[int, float]
 
 
 def compare(results: Sequence[BenchmarkResult]) -> tuple[SuiteComparison, ...]:
@@ -164,7 +177,7 @@ def _suite(name: SuiteName, scale: float, group: Sequence[BenchmarkResult]) -> S
 def _step(step: Step, name: SuiteName, group: Sequence[BenchmarkResult]) -> StepComparison | None:
     if step.unit is None:
         return None
-    sides: list[tuple[int, Side, Mapping[int, float]]] = []
+    sides: list[_Measured] = []
     for number, result in enumerate(group):
         for place in result.record.places:
             found = [one for one in result.measurements if one.step == step.name and one.place == place.label]
@@ -182,14 +195,15 @@ def _step(step: Step, name: SuiteName, group: Sequence[BenchmarkResult]) -> Step
                 },
                 cold=None if all(one.cold is None for one in found) else all(one.cold is not False for one in found),
             )
-            sides.append((number, side, {one.run: one.value for one in found}))
+            values = {one.run: one.value for one in found}
+            sides.append(_Measured(number=number, place=place.label, side=side, values=values))
     if not sides:
         return None
     return StepComparison(
         step=step.name,
         title=step.title,
         unit=step.unit,
-        sides=tuple(side for _, side, _ in sides),
+        sides=tuple(one.side for one in sides),
         contrasts=tuple(_contrasts(step.unit, sides)),
         references=tuple(one for one in references_of(name) if one.step == step.name),
     )
@@ -202,19 +216,23 @@ def _mean_detail(name: str, values: Sequence[float], unit: Unit) -> float:
     return series(values).mean
 
 
-def _contrasts(unit: Unit, sides: Sequence[tuple[int, Side, Mapping[int, float]]]) -> list[Contrast]:
+def _contrasts(unit: Unit, sides: Sequence[_Measured]) -> list[Contrast]:
+    pairs = list(combinations(sides, 2))
+    together = {frozenset((one.place, two.place)) for one, two in pairs if one.number == two.number}
     found = []
-    number, base, base_values = sides[0]
-    for other_number, other, other_values in sides[1:]:
+    for base, other in pairs:
+        paired = base.number == other.number
+        if not paired and base.place != other.place and frozenset((base.place, other.place)) in together:
+            continue
         # Speed goes with a rate, and against a time.
-        ones, twos = (base_values, other_values) if unit.more_is_better else (other_values, base_values)
-        if other_number == number:
-            runs = sorted(base_values.keys() & other_values.keys())
+        ones, twos = (base.values, other.values) if unit.more_is_better else (other.values, base.values)
+        if paired:
+            runs = sorted(ones.keys() & twos.keys())
             speed = paired_factor([ones[run] for run in runs], [twos[run] for run in runs])
         else:
             speed = unpaired_factor(list(ones.values()), list(twos.values()))
         if speed is not None:
-            found.append(Contrast(base=base.label, other=other.label, speed=speed))
+            found.append(Contrast(base=base.side.label, other=other.side.label, speed=speed))
     return found
 
 

@@ -21,7 +21,7 @@ TRIMMED_SHARE = 0.25
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Series:
     """What is told of measurements of one thing. `sem` is None for a single one. `trimmed_mean` leaves out 25 % of them, half
-    at either end (a whole number at each end, rounded down).
+    at either end (a whole number at each end, rounded down); None where they are too few for that, below 8.
     """
 
     values: tuple[float, ...]
@@ -30,7 +30,7 @@ class Series:
     median: float
     least: float
     most: float
-    trimmed_mean: float
+    trimmed_mean: float | None
 
     @property
     def count(self) -> int:
@@ -75,7 +75,7 @@ def series(values: Sequence[float]) -> Series:
         median=(ordered[(count - 1) // 2] + ordered[count // 2]) / 2,
         least=ordered[0],
         most=ordered[-1],
-        trimmed_mean=math.fsum(kept) / len(kept),
+        trimmed_mean=math.fsum(kept) / len(kept) if out else None,
     )
 
 

@@ -8,6 +8,7 @@ import shutil
 import stat
 import sys
 import time
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from migrator.adapters.benchmarks import far_lanes, far_work
@@ -154,10 +155,22 @@ def _entries(path: str) -> list[str]:
 def _network() -> int | None:
     try:
         with open("/proc/net/dev") as file:
-            lines = [line.partition(":") for line in file.readlines()[2:]]
+            return network_bytes(file.readlines()[2:], _lies_on_others)
     except OSError:
         return None
-    return sum(int(right.split()[0]) + int(right.split()[8]) for left, _, right in lines if left.strip() != "lo")
+
+
+def network_bytes(lines: Iterable[str], lies_on_others: Callable[[str], bool]) -> int:
+    """What all devices have received and sent, by their lines in /proc/net/dev, each byte once: bonds, bridges and VLANs lie on
+    other devices.
+    """
+    parts = [line.partition(":") for line in lines]
+    fields = [right.split() for left, _, right in parts if left.strip() != "lo" and not lies_on_others(left.strip())]
+    return sum(int(one[0]) + int(one[8]) for one in fields)
+
+
+def _lies_on_others(name: str) -> bool:
+    return any(entry.startswith("lower_") for entry in _entries(f"/sys/class/net/{name}"))
 
 
 def drop(request: dict[str, Any]) -> dict[str, Any]:

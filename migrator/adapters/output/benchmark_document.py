@@ -98,7 +98,7 @@ def _figures(comparison: SuiteComparison) -> Table:
             side.label,
             mean_words(side.figures, step.unit),
             *(
-                value_words(value, step.unit)
+                "" if value is None else value_words(value, step.unit)
                 for value in (side.figures.median, side.figures.least, side.figures.most, side.figures.trimmed_mean)
             ),
             format_count(side.figures.count),

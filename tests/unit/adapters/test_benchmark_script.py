@@ -6,7 +6,7 @@ from importlib import resources
 
 import pytest
 
-from migrator.adapters.benchmarks import far_content
+from migrator.adapters.benchmarks import far_content, far_main
 from migrator.adapters.benchmarks.hosts import script
 
 _LONGEST_ARGUMENT_BYTES = 32 * 4096
@@ -52,3 +52,13 @@ def test_no_two_blocks_of_a_transfer_are_equal_and_sizes_are_exact() -> None:
     assert sum(map(len, pieces)) == 2 * size
     assert len({piece[:17] for piece in pieces}) == len(pieces)
     assert [len(piece) for piece in far_content.blocks(1, b"small", 0, 3)] == [3]
+
+
+def test_a_byte_that_goes_through_a_bond_and_its_devices_counts_once() -> None:
+    lines = [
+        "    lo: 500 1 0 0 0 0 0 0 500 1 0 0 0 0 0 0",
+        "  eth0: 30 1 0 0 0 0 0 0 7 1 0 0 0 0 0 0",
+        "  eth1: 20 1 0 0 0 0 0 0 3 1 0 0 0 0 0 0",
+        " bond0: 50 1 0 0 0 0 0 0 10 1 0 0 0 0 0 0",
+    ]
+    assert far_main.network_bytes(lines, lambda name: name == "bond0") == 60

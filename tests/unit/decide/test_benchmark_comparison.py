@@ -100,6 +100,38 @@ def test_benchmarks_of_different_times_are_not_paired_and_that_is_told() -> None
     assert any("not measured at the same time" in caution for caution in comparison.cautions)
 
 
+C = Place(label="/scratch", root=b"/c")
+
+
+def test_every_two_that_were_measured_together_are_compared() -> None:
+    record = replace(RECORD, places=(A, B, C))
+    step = only_step(result(measured(A, [10.0, 11.0]), measured(B, [5.0, 5.6]), measured(C, [1.0, 1.2]), record=record))
+    assert [(one.base, one.other, one.speed.paired) for one in step.contrasts] == [
+        ("source", "target", True),
+        ("source", "/scratch", True),
+        ("target", "/scratch", True),
+    ]
+
+
+def test_several_benchmarks_keep_their_pairs_and_what_has_one_label_is_compared_across() -> None:
+    earlier = result(measured(A, [10.0, 11.0]), measured(B, [5.0, 5.6]))
+    later = result(measured(A, [9.0, 9.5]), measured(B, [4.0, 4.4]), record=replace(RECORD, id=7))
+    step = only_step(earlier, later)
+    assert [(one.base, one.other, one.speed.paired) for one in step.contrasts] == [
+        ("source #3", "target #3", True),
+        ("source #3", "source #7", False),
+        ("target #3", "target #7", False),
+        ("source #7", "target #7", True),
+    ]
+
+
+def test_what_was_never_measured_together_is_compared_across() -> None:
+    before = result(measured(A, [10.0, 11.0]), record=replace(RECORD, places=(A,)))
+    after = result(measured(B, [5.0, 5.6]), record=replace(RECORD, id=7, places=(B,)))
+    (contrast,) = only_step(before, after).contrasts
+    assert (contrast.base, contrast.other, contrast.speed.paired) == ("source #3", "target #7", False)
+
+
 def test_scales_are_never_compared() -> None:
     other = result(measured(A, [1.0]), record=replace(RECORD, id=4, scale=0.1))
     assert [one.scale for one in compare([result(measured(A, [10.0])), other])] == [0.01, 0.1]

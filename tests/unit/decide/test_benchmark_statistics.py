@@ -18,7 +18,7 @@ def test_a_series_is_summed_up() -> None:
 
 def test_the_trimmed_mean_leaves_out_an_eighth_at_either_end() -> None:
     assert series([100.0, *range(1, 7), 0.0]).trimmed_mean == pytest.approx(3.5)
-    assert series([0.0, 1.0, 2.0, 9.0]).trimmed_mean == 3.0
+    assert series([0.0, 1.0, 2.0, 9.0]).trimmed_mean is None
 
 
 def test_one_value_has_no_error_and_none_is_no_series() -> None:
