@@ -1,17 +1,18 @@
 """What probing both file systems is made of."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Coroutine
+from typing import Any, TypeVar
 
 from migrator.adapters.filesystems.probing import DirectoryProber
 from migrator.bootstrap import Wiring
 from migrator.domain.probe import ProbeSide
-from migrator.stages.probing import ProbeWorld
+from migrator.ports.ledger import Ledger
+from migrator.stages.probing import ProbeWorld, probing
 
-if TYPE_CHECKING:
-    from migrator.adapters.ledger.sqlite import SqliteLedger
+Result = TypeVar("Result")
 
 
-def probe_world(wiring: Wiring, ledger: "SqliteLedger") -> ProbeWorld:
+def probe_world(wiring: Wiring, ledger: Ledger) -> ProbeWorld:
     """The ports of probing."""
     monotonic_s = wiring.clock.monotonic_s
     return ProbeWorld(
@@ -25,3 +26,12 @@ def probe_world(wiring: Wiring, ledger: "SqliteLedger") -> ProbeWorld:
         blocking=wiring.blocking(),
         interval_s=wiring.site.governor.probe_interval_s,
     )
+
+
+async def beside_probes(wiring: Wiring, ledger: Ledger, work: Coroutine[Any, Any, Result]) -> Result:
+    """Do some work with both file systems probed beside it, as `run` does, unless another process of the site probes.
+
+    For verbs that load the users' file systems without a part of their own for it.
+    """
+    async with probing(probe_world(wiring, ledger)):
+        return await work

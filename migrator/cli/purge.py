@@ -9,6 +9,7 @@ import click
 
 from migrator import bootstrap
 from migrator.adapters.output.progress import open_progress
+from migrator.bootstrap.probing import beside_probes
 from migrator.bootstrap.purging import purge_world
 from migrator.cli.context import open_site, run_to_end, verb
 from migrator.cli.invocation import Invocation
@@ -86,6 +87,7 @@ def purge_command(
             retain_s=site.cutover.retain_s,
             max_shrink=site.transfer.max_shrink,
             names_per_s=site.cutover.purge_rate,
+            max_latency_s=site.governor.max_latency_s,
             workers=jobs,
         )
         with wiring.target(known.capabilities if known else None) as target:
@@ -95,7 +97,9 @@ def purge_command(
                     return await purge(request, world)
 
             with open_progress(sys.stderr, wiring.clock) as shown:
-                summary = run_to_end(work(shown), when_interrupted="the same command goes on where it was")
+                # A dry run changes nothing, so it makes no probes either.
+                working = work(shown) if dry_run else beside_probes(wiring, ledger, work(shown))
+                summary = run_to_end(working, when_interrupted="the same command goes on where it was")
     present(invocation, summary, _as_document)
     return summary.exit_code
 

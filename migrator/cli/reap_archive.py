@@ -10,6 +10,7 @@ import click
 from migrator import bootstrap
 from migrator.adapters.output.progress import open_progress
 from migrator.bootstrap.archiving import archiving_world, restoring_world
+from migrator.bootstrap.probing import beside_probes
 from migrator.cli.context import open_site, run_to_end, verb
 from migrator.cli.invocation import Invocation
 from migrator.cli.options import batches, chosen_batches, chosen_trees, plan_option, users
@@ -61,7 +62,8 @@ def archive_command(
             with wiring.source() as source, wiring.target(known.capabilities if known else None) as target:
                 world = archiving_world(wiring, plan, source, target, ledger=ledger, progress=shown)
                 done += run_to_end(
-                    archive.archive_trees(request, world), when_interrupted="the same command goes on where it was"
+                    beside_probes(wiring, ledger, archive.archive_trees(request, world)),
+                    when_interrupted="the same command goes on where it was",
                 )
     present(invocation, done, _archived_document)
     return archive.exit_code(done)
@@ -112,7 +114,7 @@ def restore_command(
             _check_target(known, target)
         world = restoring_world(wiring, to=to, capabilities=capabilities, ledger=ledger, progress=shown)
         done = run_to_end(
-            restore.restore(request, world),
+            beside_probes(wiring, ledger, restore.restore(request, world)),
             when_interrupted="what was restored stays; the same command restores the rest",
         )
     present(invocation, done, _restored_document)

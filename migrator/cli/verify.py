@@ -12,6 +12,7 @@ from migrator.adapters.output.record_document import verification_document
 from migrator.bootstrap.archiving import proven_archives
 from migrator.bootstrap.back_ledgers import carried_of
 from migrator.bootstrap.carrying_back import carrying_back
+from migrator.bootstrap.probing import beside_probes
 from migrator.cli.context import open_site, run_to_end, verb
 from migrator.cli.invocation import Invocation
 from migrator.cli.options import SHARE, batches, chosen_batches, chosen_trees, users
@@ -95,17 +96,21 @@ def verify_command(
                 )
                 records.append(
                     run_to_end(
-                        verify(
-                            request,
-                            source=source,
-                            target=target,
-                            manifests=wiring.manifests(),
-                            ledger=ledger,
-                            progress=shown,
-                            clock=wiring.clock,
-                            reap_lists=wiring.reap_lists(),
-                            archived=proven_archives(wiring, ledger),
-                            storage=wiring.storage_targets(),
+                        beside_probes(
+                            wiring,
+                            ledger,
+                            verify(
+                                request,
+                                source=source,
+                                target=target,
+                                manifests=wiring.manifests(),
+                                ledger=ledger,
+                                progress=shown,
+                                clock=wiring.clock,
+                                reap_lists=wiring.reap_lists(),
+                                archived=proven_archives(wiring, ledger),
+                                storage=wiring.storage_targets(),
+                            ),
                         ),
                         when_interrupted="this batch's verification starts over: give the command again",
                     )
@@ -122,7 +127,9 @@ def _verify_carried(
     if known is None:
         raise UsageError("this site has no ledger entry yet", hint="run `migrator init`")
     back = carrying_back(wiring, own=ledger, known=known, progress=shown, policy=policy)
-    found = run_to_end(back.compare(record), when_interrupted="it starts over: give the command again")
+    found = run_to_end(
+        beside_probes(wiring, ledger, back.compare(record)), when_interrupted="it starts over: give the command again"
+    )
     # The rollback's own ledger has it under a number of its own.
     return replace(found, plan=record.plan, batch=record.batch, trees=(record.tree.path,))
 

@@ -45,7 +45,7 @@ GOVERNOR_SECTIONS: tuple[Section, ...] = (
                 minimum=1,
                 default='"60s"',
                 field="probe_interval_s",
-                description="How often both file systems are probed while `run` is at work or bricks are watched.",
+                description="How often both file systems are probed while a verb loads them or bricks are watched.",
             ),
         ),
     ),

@@ -12,6 +12,7 @@ import pytest
 from migrator.adapters.ledger.sqlite import open_ledger
 from migrator.domain.cutover import CutoverState
 from migrator.domain.tree import UserTree
+from tests.probe_notes import note_probes
 from tests.purge_world import freeze, retain, thaw
 from tests.run_site import RealSite, fill_tree, wait_for
 from tests.xfs import XfsMount
@@ -89,6 +90,16 @@ def test_it_is_looked_at_confirmed_killed_and_gone_on_with(site: RealSite) -> No
     (facts,) = json.loads(site.migrator("status", "--json").stdout)["cutovers"]
     assert facts["purge"] == sum_
     assert list((site.directory / "state/backups").iterdir())
+
+
+def test_both_sides_are_probed_beside_it_and_not_beside_a_dry_run(
+    site: RealSite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    probed = note_probes(tmp_path / "probed", monkeypatch)
+    checksum = asked(site, "--user", "alice", "--dry-run")["checksum"]
+    assert not probed()
+    asked(site, "--user", "alice", "--confirm", checksum)
+    assert probed()
 
 
 def test_what_was_written_late_is_listed(site: RealSite) -> None:

@@ -73,7 +73,8 @@ class PurgeRequest:
     """What to purge: trees of a plan, by batch. `confirm` is the checksum that was given; `named`: the user was named, so a
     tree that may not be purged is a refusal, not something to be left for later.
 
-    `vouched`: the freeze hook answers for who writes where that cannot be seen. `names_per_s` bounds what is removed.
+    `vouched`: the freeze hook answers for who writes where that cannot be seen. `names_per_s` bounds what is removed, and less
+    goes while probes pass `max_latency_s` (None: no limit).
     """
 
     plan: str
@@ -87,6 +88,7 @@ class PurgeRequest:
     retain_s: int
     max_shrink: float
     names_per_s: int
+    max_latency_s: float | None = None
     workers: int = 4
     heartbeat_interval_s: float = 5.0
 

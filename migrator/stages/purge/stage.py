@@ -16,6 +16,7 @@ from migrator.domain.site import TargetCapabilities
 from migrator.domain.verification import VerificationRecord
 from migrator.ports.site import SiteRecord
 from migrator.stages.hooking import HookSkipped, HookWorld, StepHooks
+from migrator.stages.purge.braking import RemovalBrake
 from migrator.stages.purge.context import LOG, Call, PurgeRequest, PurgeWorld
 from migrator.stages.purge.examining import carried_proofs, verification_of
 from migrator.stages.purge.pace import Pace
@@ -132,7 +133,7 @@ async def _purge(call: Call) -> PurgeSummary:
     hooking = _hooking(call, site)
     if hooking is not None:
         await hooking.begin((HookStep.PURGE,))
-    pace = Pace(world.clock, request.names_per_s)
+    pace = Pace(world.clock, _brake(call).names_per_s)
     done: list[TreePurge] = []
     for item in items:
         if item.record is None or item.chosen.choice not in _PURGED:
@@ -158,6 +159,23 @@ async def _purge(call: Call) -> PurgeSummary:
         done.append(await _one(call, item, one))
     return PurgeSummary(
         run_id=call.run_id, dry_run=request.dry_run, checksum=_checksum(world, site, items), trees=tuple(done)
+    )
+
+
+def _brake(call: Call) -> RemovalBrake:
+    """What the probes beside it make of the rate."""
+    world, request = call.world, call.request
+
+    def say(warning: bool, message: str) -> None:
+        call.say(EventKind.THROTTLE_SET, Severity.WARNING if warning else Severity.INFO, VERB, message)
+
+    return RemovalBrake(
+        probes=world.ledger.probes,
+        controls=world.ledger.controls,
+        clock=world.clock,
+        most=request.names_per_s,
+        max_latency_s=request.max_latency_s,
+        say=say,
     )
 
 

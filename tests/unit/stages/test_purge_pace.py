@@ -26,7 +26,7 @@ class SteppingClock:
 @pytest.mark.parametrize("part", [1, 64])
 def test_names_go_at_the_rate_and_what_was_not_used_is_not_saved_up(part: int) -> None:
     clock = SteppingClock()
-    pace = Pace(clock, 100)
+    pace = Pace(clock, lambda _names: 100)
 
     async def take(parts: int) -> float:
         began_s = clock.at_s

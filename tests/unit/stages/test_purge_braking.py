@@ -1,0 +1,122 @@
+"""A purge reads the probes of its ledger, and removes less while users feel it."""
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from migrator.adapters.ledger.sqlite import SqliteLedger, open_ledger
+from migrator.decide.probing import OVER_PROBES, UNDER_PROBES
+from migrator.domain.governing import Limits
+from migrator.domain.probe import Probe, ProbeSide, ProbeTimes
+from migrator.stages.purge.braking import RemovalBrake
+from migrator.stages.purge.pace import Pace
+
+MOST = 1000
+LIMIT_S = 0.05
+
+
+class SteppingClock:
+    """A clock that moves only when somebody sleeps."""
+
+    def __init__(self) -> None:
+        self.at_s = 1_000.0
+
+    def now_s(self) -> float:
+        return self.at_s
+
+    def monotonic_s(self) -> float:
+        return self.at_s
+
+    async def sleep(self, duration_s: float) -> None:
+        self.at_s += duration_s
+
+
+@dataclass
+class Purge:
+    """A pace with a brake over a real ledger, and what was told."""
+
+    ledger: SqliteLedger
+    clock: SteppingClock = field(default_factory=SteppingClock)
+    told: list[tuple[bool, str]] = field(default_factory=list)
+    max_latency_s: float | None = LIMIT_S
+
+    def __post_init__(self) -> None:
+        self.brake = RemovalBrake(
+            probes=self.ledger.probes,
+            controls=self.ledger.controls,
+            clock=self.clock,
+            most=MOST,
+            max_latency_s=self.max_latency_s,
+            say=lambda warning, words: self.told.append((warning, words)),
+        )
+        self.pace = Pace(self.clock, self.brake.names_per_s)
+
+    def rate(self, names: int = 20_000) -> float:
+        """How many names per second go, the pace alone counted."""
+
+        async def take() -> float:
+            await self.pace.take(64)
+            began_s = self.clock.at_s
+            for _ in range(names // 50):
+                await self.pace.take(50)
+            return names / (self.clock.at_s - began_s)
+
+        return asyncio.run(take())
+
+    def probe(self, latency_s: float, count: int) -> None:
+        """So many probes, a minute apart, while names go as the pace lets them."""
+        for _ in range(count):
+            times = ProbeTimes(create_s=latency_s, write_s=9.0, sync_s=9.0, stat_s=0, unlink_s=0, readdir_s=0)
+            self.ledger.probes.add(Probe(side=ProbeSide.SOURCE, at_s=self.clock.at_s, times=times))
+            asyncio.run(self._go_on(self.clock.at_s + 60.0))
+
+    async def _go_on(self, until_s: float) -> None:
+        while self.clock.at_s < until_s:
+            await self.pace.take(500)
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Iterator[SqliteLedger]:
+    opened = open_ledger(tmp_path / "ledger.db", create=True)
+    yield opened
+    opened.close()
+
+
+def test_it_slows_down_and_goes_on_as_before(ledger: SqliteLedger) -> None:
+    purge = Purge(ledger)
+    assert purge.rate() == pytest.approx(MOST, rel=0.05)
+    purge.probe(2 * LIMIT_S, OVER_PROBES)
+    slowed = purge.rate()
+    assert slowed == pytest.approx(0.7 * MOST, rel=0.1)
+    ((warning, words),) = purge.told
+    assert warning
+    assert "per second" in words
+    purge.probe(LIMIT_S / 10, 4 * UNDER_PROBES)
+    assert purge.rate() == pytest.approx(MOST, rel=0.05)
+    assert len(purge.told) > 1
+    assert not any(warned for warned, _ in purge.told[1:])
+
+
+def test_without_a_limit_it_never_slows_down(ledger: SqliteLedger) -> None:
+    purge = Purge(ledger, max_latency_s=None)
+    purge.probe(30.0, 3 * OVER_PROBES)
+    assert purge.rate() == pytest.approx(MOST, rel=0.05)
+    assert not purge.told
+
+
+def test_a_limit_that_is_tuned_meanwhile_counts(ledger: SqliteLedger) -> None:
+    purge = Purge(ledger, max_latency_s=None)
+    ledger.controls.tune(Limits(max_latency_s=LIMIT_S), by="somebody", at_s=purge.clock.at_s)
+    purge.probe(2 * LIMIT_S, OVER_PROBES + 1)
+    assert purge.rate() < 0.8 * MOST
+
+
+def test_probes_from_before_it_say_nothing(ledger: SqliteLedger) -> None:
+    Purge(ledger).probe(2 * LIMIT_S, 3 * OVER_PROBES)
+    later = Purge(ledger)
+    later.clock.at_s += 100_000.0
+    again = Purge(ledger, clock=later.clock)
+    assert again.rate() == pytest.approx(MOST, rel=0.05)
