@@ -1,4 +1,4 @@
-"""Reports of fio (recorded), of mdtest and of IOR (their tables, as three versions print them)."""
+"""Reports of fio (recorded), of mdtest and of IOR (their tables, as four versions print them)."""
 
 import json
 from pathlib import Path
@@ -23,6 +23,21 @@ SUMMARY: (of 3 iterations)
    Directory creation:        980.027        900.027        940.027          0.000
    File creation     :        439.763        404.632        422.661         14.357
    File stat         :       3232.092       2645.504       2947.822        239.813
+"""
+MDTEST_3 = """
+WARNING: Read bytes is 0, thus, a read test will actually just open/close.
+Path: /scratch
+FS: 36.5 GiB   Used FS: 18.8%   Inodes: 2.3 Mi   Used Inodes: 5.9%
+
+SUMMARY rate: (of 1 iterations)
+   Operation                      Max            Min           Mean        Std Dev
+   ---------                      ---            ---           ----        -------
+   Directory creation        :       1807.150       1807.150       1807.150          0.000
+   File creation             :       1763.735       1763.735       1763.735          0.000
+   File create (stonewall)   :             NA             NA       1700.000             NA
+   File read                 :       5316.999       5316.999       5316.999          0.000
+   Tree removal              :          0.000          0.000          0.000          0.000
+-- finished at 01/02/2030 03:04:05 --
 """
 IOR = """
 access    bw(MiB/s)  IOPS       Latency(s)  block(KiB) xfer(KiB)  open(s)    wr/rd(s)   close(s)   total(s)   iter
@@ -59,7 +74,7 @@ def test_what_is_no_report_of_fio_is_told(text: str) -> None:
         read_report("fio", text)
 
 
-@pytest.mark.parametrize(("text", "rate"), [(MDTEST_4, 2568.636), (MDTEST_1_9, 422.661)])
+@pytest.mark.parametrize(("text", "rate"), [(MDTEST_4, 2568.636), (MDTEST_3, 1763.735), (MDTEST_1_9, 422.661)])
 def test_mdtest_with_and_without_colons(text: str, rate: float) -> None:
     found = read_report("mdtest", text)
     assert found["operations_per_s"] == found["file_creation_per_s"] == rate
