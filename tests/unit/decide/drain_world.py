@@ -48,7 +48,9 @@ class Task:
 class World:
     """Everything there is. `unmovable` files stay on the leaving brick and are counted as failures. `raced`: in so many tasks
     a file that a user has renamed counts as a failure, although it is nowhere on the brick. `fills`: when a task has come to its
-    end, the bricks that stay are full. `lookups` is cluster.lookup-optimize.
+    end, the bricks that stay are full. `silent`: the host is up and tells no counters, because its glusterd has lost what moves
+    files; neither status nor stop is answered then. `silent_for_long`: for longer than that is waited for. `lookups` is
+    cluster.lookup-optimize.
     """
 
     bricks: dict[str, set[int]] = field(
@@ -69,6 +71,8 @@ class World:
     lookups: str = "on"
     glusterd_up: bool = True
     peer_up: bool = True
+    silent: bool = False
+    silent_for_long: bool = False
     room: bool = True
     forced: bool = False
     files: int = 9
@@ -112,7 +116,7 @@ class World:
 
     def moves_files(self) -> None:
         task = self.task
-        if task is None or task.status is not T.IN_PROGRESS or task.dead:
+        if task is None or task.status is not T.IN_PROGRESS or task.dead or self.silent:
             return
         left = sorted(self.bricks[LEAVING] - self.unmovable)
         for one in left[:PER_LOOK]:
@@ -168,7 +172,7 @@ class World:
         if task is not None:
             # A host whose glusterd is down tells nothing, and the aggregate says that nothing was begun.
             counters = (self.counters(task),) if self.peer_up else ()
-            progress = TaskProgress(task_id=task.id, counters=counters)
+            progress = None if self.peer_up and self.silent else TaskProgress(task_id=task.id, counters=counters)
             tasks = (
                 VolumeTask(
                     kind=TaskKind.REMOVE_BRICK,
@@ -188,6 +192,7 @@ class World:
             layout=self.layout(),
             preflight=self.preflight(),
             stalled="no file was moved for an hour" if self.stalled and task is not None and task.dead else "",
+            silent="gl3 tells nothing for an hour" if progress is None and tasks and self.silent_for_long else "",
             audit=self.audit,
             places=self.places(),
         )
@@ -277,6 +282,8 @@ class World:
                 self.wipe()
             case DrainStep.STOP:
                 assert self.task is not None
+                if self.silent:
+                    return False
                 self.stop()
             case DrainStep.SETTLE:
                 if not self.settle():
@@ -293,7 +300,9 @@ class World:
         if self.task is not None:
             # Only what is left of our own drain may be ended.
             assert self.task.id == self.record.notes.task_before
-            assert self.task.dead or self.task.status is not T.IN_PROGRESS
+            assert self.task.dead or self.silent or self.task.status is not T.IN_PROGRESS
+            if self.silent:
+                return False
             self.stop()
         if luck.dies == "meanwhile":
             return False
@@ -308,7 +317,7 @@ class World:
 
     def watch(self) -> bool:
         self.moves_files()
-        return self.task is not None and self.task.status is T.COMPLETED
+        return self.task is not None and self.task.status is T.COMPLETED and not self.silent
 
     def walk(self) -> None:
         began_at_s = self.tick()
@@ -322,6 +331,7 @@ class World:
         assert task.status is T.COMPLETED
         assert (task.failures, self.bricks[LEAVING]) == (0, set())
         assert self.peer_up
+        assert not self.silent
         if self.late_write:
             # By a client that has not heard of the drain, in the moment before the commit.
             self.files += 1

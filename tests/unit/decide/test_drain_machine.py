@@ -131,6 +131,11 @@ class DrainMachine(RuleBasedStateMachine):
         self.world.stalled = stalled
 
     @precondition(lambda self: self.world.task is not None)
+    @rule(long=st.booleans())
+    def the_host_reboots_and_glusterd_loses_what_moves(self, *, long: bool) -> None:
+        self.world.silent, self.world.silent_for_long = True, long
+
+    @precondition(lambda self: self.world.task is not None)
     @rule()
     def admin_stops_it(self) -> None:
         self.world.stop()
@@ -179,6 +184,7 @@ class DrainMachine(RuleBasedStateMachine):
         """As the hints say."""
         world = self.world
         world.glusterd_up = world.peer_up = world.room = True
+        world.silent = world.silent_for_long = False
         world.unmovable, world.silent_failures = set(), False
         if world.task is not None and world.task.dead:
             world.task.dead, world.stalled = False, False
@@ -310,6 +316,11 @@ def _it_dies(machine: DrainMachine) -> None:
         machine.the_process_that_moves_dies(stalled=True)
 
 
+def _glusterd_loses_what_moves(machine: DrainMachine) -> None:
+    if machine.world.task is not None:
+        machine.the_host_reboots_and_glusterd_loses_what_moves(long=True)
+
+
 EVENTS: list[Callable[[DrainMachine], None]] = [
     _nothing,
     _admin_begins_one,
@@ -318,6 +329,7 @@ EVENTS: list[Callable[[DrainMachine], None]] = [
     _admin_commits_it,
     _admin_forces_it_out,
     _it_dies,
+    _glusterd_loses_what_moves,
     lambda machine: machine.glusterd_comes_and_goes(up=False),
     lambda machine: machine.the_host_comes_and_goes(up=False),
     lambda machine: machine.room_comes_and_goes(room=False),
