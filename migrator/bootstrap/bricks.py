@@ -1,7 +1,7 @@
 """What the verbs of bricks work with."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING
 
 from migrator.adapters.filesystems.gluster import GlusterSource
@@ -22,6 +22,21 @@ def open_volume(wiring: Wiring) -> Iterator[GlusterSource]:
                 hint='bricks are there where site.toml has `[source] kind = "gluster"`',
             )
         yield source
+
+
+@asynccontextmanager
+async def host_versions(
+    wiring: Wiring,
+) -> AsyncIterator[Callable[[Collection[str]], Awaitable[Mapping[str, str | None]]] | None]:
+    """Asks the hosts that site.toml names for their versions of GlusterFS, for the length of the block; None where it names none."""
+    if not wiring.site.source.hosts:
+        yield None
+        return
+    from migrator.adapters.bricks.places import gluster_versions  # noqa: PLC0415
+    from migrator.bootstrap.hosts import reached  # noqa: PLC0415
+
+    async with reached(wiring.site) as hosts:
+        yield lambda names: gluster_versions(hosts, names)
 
 
 def brick_usage(wiring: Wiring) -> "BrickUsageFiles":

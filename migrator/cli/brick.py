@@ -10,7 +10,7 @@ import click
 
 from migrator import bootstrap
 from migrator.adapters.output.progress import open_progress
-from migrator.bootstrap.bricks import brick_usage, open_volume
+from migrator.bootstrap.bricks import brick_usage, host_versions, open_volume
 from migrator.cli.context import open_site, run_to_end, verb
 from migrator.cli.invocation import Invocation
 from migrator.cli.present import present
@@ -45,7 +45,10 @@ def list_command(invocation: Invocation, user: str | None) -> ExitCode:
             volume.begin()
             with await asyncio.to_thread(wiring.ledger, read_only=True) as ledger:
                 catalog = await asyncio.to_thread(ledger.scans.latest)
-            return await list_bricks(volume, catalog=catalog, usage=lambda: brick_usage(wiring), user=user)
+            async with host_versions(wiring) as versions:
+                return await list_bricks(
+                    volume, catalog=catalog, usage=lambda: brick_usage(wiring), versions=versions, user=user
+                )
 
         listing = run_to_end(listed(), when_interrupted="run the command again")
     present(invocation, listing, _as_document)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from migrator.decide.gluster_faults import known_faults
+from migrator.decide.gluster_faults import faults_of_all
 from migrator.decide.subvolumes import subvolumes
 from migrator.domain.brick import Brick, VolumeState
 from migrator.domain.brick_list import (
@@ -28,6 +28,7 @@ def brick_listing(
     *,
     state: VolumeState,
     version: str | None,
+    versions: Mapping[str, str | None],
     rooms: Mapping[str, BrickRoom],
     tasks: Sequence[VolumeTask],
     progress: Mapping[str, TaskProgress | None],
@@ -57,7 +58,8 @@ def brick_listing(
         volume_type=state.type,
         started=state.started,
         gluster_version=version,
-        faults=known_faults(version),
+        versions=dict(versions),
+        faults=faults_of_all([version, *versions.values()]),
         # As the volume lists them.
         bricks=bricks,
         tasks=tuple(_task(task, progress.get(task.id)) for task in tasks),
@@ -65,7 +67,7 @@ def brick_listing(
         catalog=None if catalog is None else catalog.name,
         catalog_at_s=None if catalog is None else catalog.started_at_s,
         user=user,
-        notes=tuple(_notes(state, version, catalog, uses)),
+        notes=tuple(_notes(state, version, versions, catalog, uses)),
     )
 
 
@@ -105,11 +107,25 @@ def _task(task: VolumeTask, progress: TaskProgress | None) -> TaskFacts:
     )
 
 
-def _notes(state: VolumeState, version: str | None, catalog: CatalogRecord | None, uses: Uses) -> Iterator[str]:
+def _notes(
+    state: VolumeState,
+    version: str | None,
+    versions: Mapping[str, str | None],
+    catalog: CatalogRecord | None,
+    uses: Uses,
+) -> Iterator[str]:
     if not state.started:
         yield f"volume {state.volume} is not started: which bricks are up, and their room, is not known"
     if version is None:
         yield "the version of GlusterFS is not known: every known fault is listed"
+    silent = sorted(host for host, told in versions.items() if told is None)
+    if silent:
+        yield f"the version of GlusterFS on {', '.join(silent)} is not known: every known fault is listed"
+    if not versions:
+        yield "the version of GlusterFS is that of the host that was asked; with [source.hosts] those of all hosts are told"
+    if len({told for told in (version, *versions.values()) if told is not None}) > 1:
+        told = ", ".join(f"{found} on {host}" for host, found in sorted(versions.items()) if found is not None)
+        yield f"not all hosts have the same version of GlusterFS ({told}): bring them to one before bricks are drained or added"
     if state.disperse_count:
         yield "a dispersed volume keeps a piece of every file on each brick of a set: sizes are not those of files"
     if catalog is None:

@@ -100,6 +100,17 @@ _KNOWN = (
         advice="`brick drain` looks for such marks before it begins, and tells the command that takes them off",
     ),
     _Known(
+        fault="a move that failed leaves the bits S and T on the mode of the file",
+        advice="after a drain or rebalance that failed, `find BRICK -type f -perm -3000` names such files; once nothing moves any more, "
+        "`chmod` through the mount takes them off",
+        reference="#1625",
+    ),
+    _Known(
+        fault="clients are up to three times slower while a fix-layout goes on",
+        advice="add bricks while few users work; the probes tell what users feel",
+        reference="#1623",
+    ),
+    _Known(
         fault="files of mode `---------T+` become visible after a fix-layout",
         advice="scan again after it; they are link-to files, not data",
         reference="#4122",
@@ -152,6 +163,12 @@ def known_faults(version: str | None) -> tuple[GlusterFault, ...]:
         )
         for known in sorted(found, key=lambda known: not known.stops_drain)
     )
+
+
+def faults_of_all(versions: Collection[str | None]) -> tuple[GlusterFault, ...]:
+    """The faults that any of several versions has, each once, those that stop a drain first."""
+    found = dict.fromkeys(fault for version in versions for fault in known_faults(version))
+    return tuple(sorted(found, key=lambda fault: not fault.stops_drain))
 
 
 def version_problems(

@@ -1,5 +1,6 @@
 """What `brick list` tells: every brick of the volume with its room, its users and its state, and what moves files now."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -99,7 +100,8 @@ class GlusterFault:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrickListing:
     """The volume with its bricks. `gluster_version` is that of the host that was asked, None where it does not tell: then
-    every fault is listed. `catalog` is the one that the uses are from, `catalog_at_s` when it was scanned; `notes` say
+    every fault is listed. `versions` are those of all hosts with bricks, None where one does not tell; empty where they cannot be
+    reached by this program. `faults` are those of all of these. `catalog` is the one that the uses are from, `catalog_at_s` when it was scanned; `notes` say
     what it does not tell.
     """
 
@@ -107,6 +109,7 @@ class BrickListing:
     volume_type: str
     started: bool
     gluster_version: str | None
+    versions: Mapping[str, str | None]
     faults: tuple[GlusterFault, ...]
     bricks: tuple[BrickFacts, ...]
     tasks: tuple[TaskFacts, ...]

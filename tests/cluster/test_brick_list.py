@@ -71,6 +71,7 @@ def test_bricks_with_their_room_and_their_users(lab: LabHandle, site: LabSite) -
         assert 0 < brick["room"]["free_inodes"] <= brick["room"]["total_inodes"]
     assert {brick["name"]: brick["files"] for brick in listing["bricks"]} == counted(lab)
     assert listing["gluster_version"][0].isdigit()
+    assert listing["versions"] == {brick["host"]: listing["gluster_version"] for brick in listing["bricks"]}
     assert all(fault["versions"] != "from 11.0, before 11.1" for fault in listing["faults"])
     assert listing["tasks"] == []
 

@@ -29,9 +29,8 @@ def brick_document(listing: BrickListing) -> Document:
         sections.append(Section(title="Who uses them", blocks=tuple(_uses(listing))))
     sections.append(Section(title="Tasks", blocks=tuple(_tasks(listing))))
     sections.append(Section(title="Known faults of this version", blocks=tuple(_faults(listing))))
-    version = (
-        "GlusterFS of unknown version" if listing.gluster_version is None else f"GlusterFS {listing.gluster_version}"
-    )
+    told = sorted({version for version in (listing.gluster_version, *listing.versions.values()) if version is not None})
+    version = f"GlusterFS {' and '.join(told)}" if told else "GlusterFS of unknown version"
     return Document(
         title=clean(f"Volume {listing.volume}"),
         subtitle=clean(f"{listing.volume_type}, {version}"),

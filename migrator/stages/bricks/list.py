@@ -1,7 +1,7 @@
 """`brick list`: every brick of the volume. Looks only."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Collection, Mapping
 
 from migrator.decide.brick_list import Uses, brick_listing, users_of
 from migrator.domain.brick_list import BrickListing
@@ -15,10 +15,11 @@ async def list_bricks(
     *,
     catalog: CatalogRecord | None,
     usage: Callable[[], BrickUsage],
+    versions: Callable[[Collection[str]], Awaitable[Mapping[str, str | None]]] | None = None,
     user: str | None = None,
 ) -> BrickListing:
     """The bricks as glusterd tells them, with what the catalog knows of their users. `usage` is called in a thread, while
-    glusterd is asked, and only where there is a catalog.
+    glusterd is asked, and only where there is a catalog. `versions` asks hosts for theirs; None: they cannot be reached.
 
     Raises ToolFailed where glusterd does not answer, UsageError for a user that the catalog does not know.
     """
@@ -28,12 +29,15 @@ async def list_bricks(
         if user is not None:
             _check_user(user, uses, catalog)
         seen = await looking
+        hosts = {brick.host for brick in seen.state.bricks}
+        by_host = {} if versions is None else await versions(sorted(hosts))
     finally:
         looking.cancel()
         await asyncio.gather(looking, return_exceptions=True)
     return brick_listing(
         state=seen.state,
         version=seen.version,
+        versions=by_host,
         rooms=seen.rooms,
         tasks=seen.tasks,
         progress=seen.progress,

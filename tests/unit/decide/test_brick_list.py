@@ -66,6 +66,7 @@ def listing(state: VolumeState | None = None, **changes: Any) -> BrickListing:
     facts: dict[str, Any] = {
         "state": state or volume(),
         "version": "10.3",
+        "versions": {"gl1": "10.3", "gl2": "10.3", "gl3": "10.3"},
         "rooms": {},
         "tasks": (),
         "progress": {},
@@ -85,6 +86,19 @@ def test_every_brick_with_what_is_known_of_it() -> None:
     ]
     assert [brick.room for brick in found.bricks] == [BrickRoom(), room, BrickRoom()]
     assert (found.notes, found.catalog, found.catalog_at_s) == ((), "catalog-1", 5.0)
+
+
+def test_the_faults_of_every_version_in_the_pool_are_told() -> None:
+    mixed = listing(versions={"gl1": "10.3", "gl2": "11.0"})
+    assert any(fault.reference == "#4148" and fault.stops_drain for fault in mixed.faults)
+    assert mixed.faults[0].stops_drain
+    assert len(set(mixed.faults)) == len(mixed.faults)
+    assert any("10.3 on gl1, 11.0 on gl2" in note for note in mixed.notes)
+    assert not any(fault.reference == "#4148" for fault in listing().faults)
+    silent = listing(versions={"gl1": "10.3", "gl2": None})
+    assert any(fault.reference == "#4148" for fault in silent.faults)
+    assert any("on gl2 is not known" in note for note in silent.notes)
+    assert any("[source.hosts]" in note for note in listing(versions={}).notes)
 
 
 def test_up_down_and_not_known() -> None:
