@@ -15,6 +15,7 @@ import pytest
 
 from migrator.domain.lab import LabBrick, VolumeType
 from tests.cluster.conftest import MakeLab
+from tests.cluster.directory_users import DirectoryUsers
 from tests.cluster.handle import LabHandle, wait_until
 from tests.cluster.site import LabSite, lab_site
 from tests.cluster.test_brick_drain import Users
@@ -139,7 +140,8 @@ def test_a_drained_brick_comes_back_while_users_write_and_the_program_is_killed(
         )
 
         emptying_hook(site, directory)
-        with writing(lab.source) as written:
+        users = DirectoryUsers(lab).make()
+        with writing(lab.source) as written, users.at_work():
             running = site.start(*add)
             wait_until(
                 lambda: brick.name.encode() in lab.gluster("volume", "info", volume), "the brick is in the volume"
@@ -163,6 +165,8 @@ def test_a_drained_brick_comes_back_while_users_write_and_the_program_is_killed(
         assert told["lookups"] >= told["moved_files"]
         assert told["looked_at_s"]
 
+        assert told["directories"] == done["directories"]
+        users.assert_kept({one["path"] for one in told["directories"]})
         assert everything(lab.source) == before
         assert {path.name: path.read_bytes() for path in (lab.source / "writing").iterdir()} == written
         assert written
