@@ -71,6 +71,7 @@ class World:
     lookups: str = "on"
     glusterd_up: bool = True
     peer_up: bool = True
+    brick_up: bool = True
     silent: bool = False
     silent_for_long: bool = False
     room: bool = True
@@ -158,7 +159,7 @@ class World:
                     name=name,
                     host=name[:3],
                     path=b"/b",
-                    online=None if name == LEAVING and not self.peer_up else True,
+                    online=None if name == LEAVING and not self.peer_up else name != LEAVING or self.brick_up,
                 )
                 for name in self.inside
             ),
