@@ -82,7 +82,7 @@ def listed(
     """
     now = f"it is {_words(seen)} now" if not seen.shut else "nobody may enter it: it is root's with mode 0000"
     if known is None:
-        reason = f"{now}, since it was made: whose it is, is not known"
+        reason = f"{now}, and was never seen otherwise: whose it is, is not known"
         command = _by_the_one_above(root, seen.path)
     else:
         reason = f"{now}, and was {_words(known)}"

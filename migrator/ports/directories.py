@@ -58,5 +58,7 @@ class DirectoryMender(Protocol):
     def look(self, path: bytes, gfid: bytes) -> DirectoryFacts | None:
         """A directory as users see it; None where it is not there any more, or is another one. Raises OSError."""
 
-    def put_back(self, seen: DirectoryFacts, wanted: DirectoryFacts) -> bool:
-        """Give it owner, mode and ACLs of `wanted`, if it still is as `seen`; whether it has them now. Raises OSError."""
+    def put_back(self, seen: DirectoryFacts, wanted: DirectoryFacts) -> DirectoryFacts | None:
+        """Give it owner, mode and ACLs of `wanted`, if it still is as `seen`; what it is then, None where it has them not. Raises
+        OSError.
+        """

@@ -56,7 +56,7 @@ while not told and os.getppid() == parent:
     except OSError:
         # Shut for a while, or renamed before.
         pass
-    time.sleep(0.1)
+    time.sleep(0.2)
 """
 
 

@@ -35,14 +35,14 @@ class MountedDirectories:
                 return None
             raise
 
-    def put_back(self, seen: DirectoryFacts, wanted: DirectoryFacts) -> bool:
-        """Give it owner, mode and ACLs of `wanted`, if it still is as `seen`; whether it has them now. May be called again.
-        Raises OSError.
+    def put_back(self, seen: DirectoryFacts, wanted: DirectoryFacts) -> DirectoryFacts | None:
+        """Give it owner, mode and ACLs of `wanted`, if it still is as `seen`; what it is then, None where it has them not. May be
+        called again. Raises OSError.
         """
         with Root(self._root) as root, root.directory(seen.path) as fd:
             now = _facts(fd, seen.path, seen.gfid)
             if now is None or not same_owner(now, seen):
-                return False
+                return None
             # Also where the mount shows it as it has to be: one copy of it may differ, and all of them are written to.
             os.fchown(fd, wanted.uid, wanted.gid)
             _write(fd, ACL_ACCESS, wanted.access)
@@ -50,7 +50,7 @@ class MountedDirectories:
             # Last: whoever changes an owner or an ACL changes bits of the mode.
             os.fchmod(fd, wanted.mode)
             now = _facts(fd, seen.path, seen.gfid)
-            return now is not None and same_owner(now, wanted)
+            return now if now is not None and same_owner(now, wanted) else None
 
 
 def _facts(fd: int, path: bytes, gfid: bytes) -> DirectoryFacts | None:

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from migrator.decide.directory_owners import LET_ALONE, DirectoryVerdict, judge, listed, same_owner, untouched_since
 from migrator.domain.addition import AdditionNotes, AdditionRecord, AdditionSide
@@ -91,19 +91,33 @@ async def _put_right(call: AdditionCall, record: AdditionRecord, *, copies: bool
             sweep = _Sweep(known=known)
             await walk_older(call, record, world, sweep.take)
             known.done()
-            if copies:
-                await walk_new(call, record, world, sweep.take_copies)
-            if sweep.copies:
-                # What users did between the two walks is on the older brick by now.
-                await walk_older(call, record, world, sweep.take_again, only=list(sweep.copies))
-        await look_everywhere_at(call, world, sweep.doubtful, sweep.take_other_copies)
+            try:
+                await _look_closer(call, record, world, sweep, copies=copies)
+            except MigratorError as error:
+                _warn(call, record, f"not every copy of directories can be seen ({error.message})")
         found = await call.world.blocking(lambda: _give_back(world, sweep.suspects), timeout_s=_TIMEOUT_S)
+        with world.memory.opened(record.id) as known:
+            # By their new times: what was done to give them back is not taken for something that users did.
+            known.keep(found.mended)
+            known.done()
     except (MigratorError, OSError, TimeoutError) as error:
         reason = error.message if isinstance(error, MigratorError) else str(error) or "no answer"
         _warn(call, record, f"whether directories have lost owner or mode cannot be seen ({reason})")
         return False
     _tell(call, record, found)
     return bool(found.mended)
+
+
+async def _look_closer(
+    call: AdditionCall, record: AdditionRecord, world: DirectoryWorld, sweep: "_Sweep", *, copies: bool
+) -> None:
+    """Look at other copies than that of one brick: at those on the new bricks where asked for, and at those of what is doubtful."""
+    if copies:
+        await walk_new(call, record, world, sweep.take_copies)
+    if sweep.copies:
+        # What users did between the two walks is on the older brick by now.
+        await walk_older(call, record, world, sweep.take_again, only=list(sweep.copies))
+    await look_everywhere_at(call, world, sweep.doubtful, sweep.take_other_copies)
 
 
 def forget_directories(call: AdditionCall, record: AdditionRecord) -> None:
@@ -203,9 +217,9 @@ class _Sweep:
 
 @dataclass(slots=True, kw_only=True)
 class _Found:
-    """What became of suspects: paths that have everything back, and what waits for people."""
+    """What became of suspects: what has everything back, as it is now, and what waits for people."""
 
-    mended: list[bytes] = field(default_factory=list)
+    mended: list[DirectoryFacts] = field(default_factory=list)
     waiting: list[ListedDirectory] = field(default_factory=list)
 
 
@@ -219,8 +233,10 @@ def _give_back(world: DirectoryWorld, suspects: Mapping[bytes, _Suspect]) -> _Fo
                 # Gone, renamed, or changed since: the next walk sees what it is by now.
                 continue
             if one.verdict is DirectoryVerdict.TAKEN and one.known is not None:
-                if world.mender.put_back(shown, one.known):
-                    found.mended.append(one.seen.path)
+                now = world.mender.put_back(shown, one.known)
+                if now is not None:
+                    times = {"changed_ns": now.changed_ns, "modified_ns": now.modified_ns}
+                    found.mended.append(replace(one.known, path=now.path, above=one.seen.above, **times))
                     continue
                 failure = "it changed meanwhile"
         except OSError as error:
@@ -232,7 +248,7 @@ def _give_back(world: DirectoryWorld, suspects: Mapping[bytes, _Suspect]) -> _Fo
 def _tell(call: AdditionCall, record: AdditionRecord, found: _Found) -> None:
     if found.mended:
         words = f"{several(len(found.mended), 'directory', 'directories')} had lost owner or mode on the way to the new bricks"
-        _warn(call, record, f"{words}, and have them back: {_examples(found.mended)}")
+        _warn(call, record, f"{words}, and have them back: {_examples([one.path for one in found.mended])}")
     before = call.world.ledger.additions.read(record.id).notes.directories or ()
     waiting = tuple(found.waiting[:_LISTED])
     if waiting != before:

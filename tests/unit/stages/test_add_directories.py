@@ -134,14 +134,14 @@ class Volume:
         one = self.shown.get(gfid) or self.directories.get(gfid)
         return one if one is not None and one.path == path else None
 
-    def put_back(self, seen: DirectoryFacts, wanted: DirectoryFacts) -> bool:
+    def put_back(self, seen: DirectoryFacts, wanted: DirectoryFacts) -> DirectoryFacts | None:
         if self.refuses is not None:
             raise self.refuses
         mended = replace(wanted, path=seen.path, changed_ns=99, modified_ns=seen.modified_ns)
         self.set(mended)
         self.copies.pop(seen.gfid, None)
         self.shown.pop(seen.gfid, None)
-        return True
+        return mended
 
 
 @dataclass
@@ -208,6 +208,26 @@ def test_what_was_taken_is_given_back_also_under_another_name_and_below_another_
     assert site.listed == []
     assert not site.puts_right()
     assert len(site.words) == 1
+
+
+def test_what_was_given_back_and_is_taken_again_was_taken_by_nobody_else(site: Site) -> None:
+    site.volume.set(shut(ONE))
+    assert site.puts_right()
+    given = site.volume.directories[ONE.gfid]
+    assert given.changed_ns != ONE.changed_ns
+    # Giving it back has set its time as a user would have.
+    site.volume.set(replace(given, mode=0o750))
+    assert site.puts_right()
+    assert site.volume.directories[ONE.gfid].mode == 0o2750
+    assert site.listed == []
+
+
+def test_what_is_seen_is_given_back_also_where_a_new_brick_cannot_be_read(site: Site) -> None:
+    site.volume.broken = {NEW}
+    site.volume.set(shut(ONE))
+    asyncio.run(put_right_everywhere(site.call, site.record))
+    assert site.volume.directories[ONE.gfid].mode == 0o2750
+    assert any("not every copy" in words for words in site.words)
 
 
 def test_what_people_changed_counts_from_then_on(site: Site) -> None:
