@@ -45,15 +45,16 @@ def judge(known: DirectoryFacts | None, seen: DirectoryFacts, above: DirectoryFa
     if known.shut:
         return _V.CHANGED
     told = known.changed_ns is not None and seen.changed_ns is not None
+    by_gluster = _as_if_made_anew(known, seen, above) or (seen.uid == 0 and known.uid != 0)
     if told and known.changed_ns == seen.changed_ns:
-        # Whatever a user does to it sets its ctime.
-        return _V.TAKEN
+        # Whatever a user does to it sets its ctime, unless the clock of his client is behind that of another one.
+        return _V.TAKEN if by_gluster or seen.shut else _V.DOUBTFUL
     if seen.shut:
         # A user cannot give anything to root; root himself can shut what is his.
         return _V.DOUBTFUL if known.uid == 0 and _set_by_people(known, seen) else _V.TAKEN
     if seen.uid == 0 and known.uid != 0:
         return _V.DOUBTFUL
-    if not _as_if_made_anew(known, seen, above) or (told and _set_by_people(known, seen)):
+    if not by_gluster or (told and _set_by_people(known, seen)):
         return _V.CHANGED
     return _V.DOUBTFUL
 

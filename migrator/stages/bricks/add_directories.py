@@ -155,6 +155,11 @@ class _Suspect:
     seen: DirectoryFacts
     copy: DirectoryFacts | None = None
 
+    @property
+    def later(self) -> bool:
+        """Whether it was changed since it was known to be right, in whatever way."""
+        return self.known is not None and self.seen.changed_ns != self.known.changed_ns
+
     def is_as(self, shown: DirectoryFacts) -> bool:
         """Whether the mount shows what was seen."""
         return same_owner(shown, self.seen) or (self.copy is not None and same_owner(shown, self.copy))
@@ -200,14 +205,15 @@ class _Sweep:
                 self._suspect(one.gfid, suspect)
 
     def doubtful(self) -> list[bytes]:
-        """Those of which another copy may tell more."""
-        return [one.seen.path for one in self.suspects.values() if one.verdict is DirectoryVerdict.DOUBTFUL]
+        """Those of which another copy may tell more: whose own time does not tell enough."""
+        every = self.suspects.values()
+        return [one.seen.path for one in every if one.verdict is DirectoryVerdict.DOUBTFUL and one.later]
 
     def take_other_copies(self, found: Sequence[DirectoryFacts]) -> None:
         """On another brick, of directories that are doubtful."""
         for copy in found:
             one = self.suspects.get(copy.gfid)
-            if one is not None and one.known is not None and untouched_since(one.known, copy):
+            if one is not None and one.known is not None and one.later and untouched_since(one.known, copy):
                 one.verdict = DirectoryVerdict.TAKEN
 
     def _suspect(self, gfid: bytes, suspect: "_Suspect") -> None:

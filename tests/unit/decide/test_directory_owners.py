@@ -71,19 +71,8 @@ def test_what_was_never_seen_is_remembered_unless_it_is_shut() -> None:
     assert judge(None, SHUT, ABOVE) is V.UNKNOWN
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"mode": 0o2755},
-        {"mode": 0o700},
-        {"gid": 5},
-        {"access": acl(user=7, named=7, group=7, mask=7, other=0)},
-        {"uid": 0},
-        {"uid": 5},
-    ],
-)
-def test_whatever_leaves_the_time_of_change_was_done_by_nobody(changes: dict[str, int]) -> None:
-    assert judge(MADE, replace(MADE, **changes), ABOVE) is V.TAKEN  # type: ignore[arg-type]
+def test_what_root_got_without_a_time_of_change_was_given_by_nobody() -> None:
+    assert judge(MADE, replace(MADE, uid=0, mode=0o711), ABOVE) is V.TAKEN
 
 
 MADE_ANEW = [
@@ -123,7 +112,10 @@ def test_what_a_new_directory_would_have_may_be_of_gluster_or_of_people(
     ],
 )
 def test_what_gluster_makes_of_nothing_was_made_by_people(changes: dict[str, int]) -> None:
-    assert judge(MADE, later(replace(MADE, **changes)), ABOVE) is V.CHANGED  # type: ignore[arg-type]
+    seen = replace(MADE, **changes)  # type: ignore[arg-type]
+    assert judge(MADE, later(seen), ABOVE) is judge(MADE, after_chmod(seen), ABOVE) is V.CHANGED
+    # The clock of somebody's client is behind, or this is not known yet of Gluster.
+    assert judge(MADE, seen, ABOVE) is V.DOUBTFUL
 
 
 def test_what_is_given_to_root_is_never_given_back_without_a_word() -> None:

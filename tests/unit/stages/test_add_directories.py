@@ -287,6 +287,12 @@ def test_another_copy_may_tell_that_no_user_has_done_it(site: Site) -> None:
     assert site.listed == []
 
 
+def test_what_nobody_would_have_made_so_is_not_given_back_by_equal_times(site: Site) -> None:
+    site.volume.set(replace(ONE, mode=0o700))
+    assert not site.puts_right()
+    assert site.listed == [b"home/one"]
+
+
 def test_times_that_nobody_keeps_tell_nothing(site: Site) -> None:
     site.volume.options = (("features.ctime", "off"),)
     site.puts_right()
