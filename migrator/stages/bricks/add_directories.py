@@ -241,8 +241,8 @@ def _give_back(world: DirectoryWorld, suspects: Mapping[bytes, _Suspect]) -> _Fo
             if one.verdict is DirectoryVerdict.TAKEN and one.known is not None:
                 now = world.mender.put_back(shown, one.known)
                 if now is not None:
-                    times = {"changed_ns": now.changed_ns, "modified_ns": now.modified_ns}
-                    found.mended.append(replace(one.known, path=now.path, above=one.seen.above, **times))
+                    known = replace(one.known, path=now.path, above=one.seen.above, changed_ns=now.changed_ns)
+                    found.mended.append(known)
                     continue
                 failure = "it changed meanwhile"
         except OSError as error:
