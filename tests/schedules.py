@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from math import inf
 
-from migrator.domain.schedule import Outcome
+from migrator.domain.schedule import ObstacleKind, Outcome
 from migrator.domain.schedule_facts import (
     BatchFacts,
     KeptFacts,
@@ -69,6 +69,8 @@ def facts(
     *,
     target: tuple[TargetPart, ...] = (TargetPart(total_bytes=1000, free_bytes=1000),),
     target_inodes: int | None = None,
+    low: int | None = None,
+    reserve: int = 0,
     kept: tuple[KeptFacts, ...] = (),
     outside: Sequence[int] | None = None,
     max_fill: float = 1.0,
@@ -88,7 +90,7 @@ def facts(
         target=target,
         target_inodes_free=target_inodes,
         max_fill=max_fill,
-        reserve_bytes=0,
+        reserve_bytes=reserve,
         growth_bytes_per_day=growth,
         retain_days=retain,
         trash_keep_days=trash_keep,
@@ -97,6 +99,7 @@ def facts(
         drain_days_per_file=0.0,
         handover_days=handover,
         bricks_join=bricks_join,
+        target_low_bytes=low,
     )
 
 
@@ -123,33 +126,58 @@ def field_example(target_bytes: int) -> ScheduleFacts:
 class Replay:
     """What lies where when the steps of an outcome are carried out one after the other, by plain bookkeeping.
 
-    `source[batch][subvolume]` are bytes; what a drain moves arrives at its end.
+    `source[batch][subvolume]` are bytes, `names` files; what a drain moves arrives at its end. A batch is on the target from
+    when it begins: its place is taken then.
     """
 
     facts: ScheduleFacts
     outcome: Outcome
     day: float = 0.0
     source: dict[int, list[float]] = field(default_factory=dict)
+    names: dict[int, list[float]] = field(default_factory=dict)
+    whole: dict[int, tuple[int, int]] = field(default_factory=dict)
     on_target: dict[int, float] = field(default_factory=dict)
+    inodes: dict[int, float] = field(default_factory=dict)
+    moved: set[int] = field(default_factory=set)
     open: set[int] = field(default_factory=set)
     gone: set[int] = field(default_factory=set)
     overhead: list[float] = field(default_factory=list)
-    worst: list[str] = field(default_factory=list)
+    most_names: list[float | None] = field(default_factory=list)
     above: set[int] = field(default_factory=set)
+    free: list[float] = field(default_factory=list)
+    waiting: list[int] = field(default_factory=list)
+    joined: list[int] = field(default_factory=list)
+    left: dict[int, float] = field(default_factory=dict)
+    worst: list[str] = field(default_factory=list)
 
     def run(self) -> "Replay":
-        """To the end of the outcome, or to its obstacle; `worst` says which limits were passed."""
-        self.source = {one.number: [float(held) for held in one.placed.size_bytes] for one in self.facts.batches}
-        self.source |= {-1 - number: [*map(float, one.placed.size_bytes)] for number, one in enumerate(self.facts.kept)}
-        self.source[0] = [float(held) for held in self.facts.outside.size_bytes]
+        """To the end of the outcome, or to its obstacle; `worst` says which limits were passed, `left` what was on each
+        subvolume when its drain began.
+        """
+        kept = {-1 - number: one.placed for number, one in enumerate(self.facts.kept)}
+        every = {one.number: one.placed for one in self.facts.batches} | kept | {0: self.facts.outside}
+        self.source = {number: [*map(float, placed.size_bytes)] for number, placed in every.items()}
+        self.names = {number: [*map(float, placed.files)] for number, placed in every.items()}
+        self.whole = {number: (placed.all_bytes, placed.all_files) for number, placed in every.items() if number}
+        self.on_target, self.inodes = dict.fromkeys(kept, 0.0), dict.fromkeys(kept, 0.0)
+        self.moved = set(kept)
         places = range(len(self.facts.subvolumes))
         self.open = set(places)
         used = [one.total_bytes - one.free_bytes for one in self.facts.subvolumes]
         self.overhead = [max(used[place] - self.held(place), 0.0) for place in places]
+        self.most_names = [
+            None if one.free_inodes is None else one.free_inodes + sum(held[place] for held in self.names.values())
+            for place, one in enumerate(self.facts.subvolumes)
+        ]
         self.above = {place for place in places if self.held(place) > self.limit(place)}
-        end_day = inf if self.outcome.obstacle is None else self.outcome.obstacle.day
-        for day, act in sorted(self.events(), key=lambda event: event[0]):
-            if day > end_day:
+        self.free = [float(part.free_bytes) for part in self.facts.target if part.takes_new]
+        self.fill(self.trash)
+        obstacle = self.outcome.obstacle
+        end_day = inf if obstacle is None else obstacle.day
+        grown = obstacle is not None and obstacle.kind in (ObstacleKind.TARGET_GROWTH, ObstacleKind.SOURCE_GROWTH)
+        for day, _, act in sorted(self.events(), key=lambda event: event[:2]):
+            # What growth fills is full on that very day.
+            if day > end_day or (grown and day == end_day):
                 break
             self.pass_time(day)
             self.check()
@@ -157,19 +185,32 @@ class Replay:
             self.check()
         return self
 
-    def events(self) -> list[tuple[float, Callable[[], object]]]:
+    @property
+    def trash(self) -> float:
+        return self.facts.growth_bytes_per_day * self.facts.trash_keep_days
+
+    def events(self) -> list[tuple[float, int, Callable[[], object]]]:
+        """By day, and on one day by what brings about what: whatever ends comes before what begins."""
         place_of = {one.number: place for place, one in enumerate(self.facts.subvolumes)}
-        found: list[tuple[float, Callable[[], object]]] = []
+        found: list[tuple[float, int, Callable[[], object]]] = []
         for step in self.outcome.batches:
-            found.append((step.moved_day, partial(self.move, step.batch)))
-            found.append((step.freed_day, partial(self.source.pop, step.batch)))
+            found.append((step.begins_day, 2, partial(self.begin, step.batch)))
+            found.append((step.moved_day, 0, partial(self.moved.add, step.batch)))
+            found.append((step.freed_day, 0, partial(self.purge, step.batch)))
         for number, kept in enumerate(self.facts.kept):
-            found.append((kept.freed_day, partial(self.source.pop, -1 - number)))
-        for cleared in self.outcome.subvolumes:
-            if cleared.drain_begins_day is not None:
-                found.append((cleared.drain_begins_day, partial(self.open.discard, place_of[cleared.subvolume])))
-            if cleared.cleared_day is not None and not cleared.retired:
-                found.append((cleared.cleared_day, partial(self.clear, place_of[cleared.subvolume])))
+            found.append((kept.freed_day, 0, partial(self.purge, -1 - number)))
+        for drain in self.outcome.subvolumes:
+            place, begins_day = place_of[drain.subvolume], drain.drain_begins_day
+            if begins_day is None:
+                continue
+            found.append((begins_day, 3, partial(self.begin_drain, place)))
+            if drain.cleared_day is not None:
+                # Of an empty brick a drain takes no time.
+                found.append(
+                    (drain.cleared_day, 0 if drain.cleared_day > begins_day else 3, partial(self.clear, place))
+                )
+                if self.facts.bricks_join:
+                    found.append((drain.cleared_day + self.facts.handover_days, 1, partial(self.join, place)))
         return found
 
     def share(self, place: int) -> float:
@@ -178,25 +219,55 @@ class Replay:
         )
 
     def pass_time(self, day: float) -> None:
-        for one in self.facts.batches:
-            added = one.placed.all_bytes * self.facts.growth_share * (day - self.day)
-            if one.number in self.on_target:
-                self.on_target[one.number] += added
-            else:
+        for number, (size_bytes, files) in self.whole.items():
+            added = size_bytes * self.facts.growth_share * (day - self.day)
+            more = files * self.facts.growth_share * (day - self.day)
+            if number in self.on_target:
+                self.on_target[number] += added
+                self.inodes[number] += more
+                self.fill(added)
+            if number not in self.moved:
                 for place in self.open:
-                    self.source[one.number][place] += added * self.share(place)
+                    self.source[number][place] += added * self.share(place)
+                    self.names[number][place] += more * self.share(place)
         self.day = day
 
-    def move(self, number: int) -> None:
+    def begin(self, number: int) -> None:
         one = next(one for one in self.facts.batches if one.number == number)
-        self.on_target[number] = one.target_bytes + one.placed.all_bytes * self.facts.growth_share * self.day
+        grown = self.facts.growth_share * self.day
+        self.on_target[number] = one.target_bytes + one.placed.all_bytes * grown
+        self.inodes[number] = one.target_inodes + one.placed.all_files * grown
+        self.fill(self.on_target[number])
+
+    def purge(self, number: int) -> None:
+        del self.source[number], self.names[number]
+
+    def begin_drain(self, place: int) -> None:
+        self.left[place] = self.held(place)
+        self.open.discard(place)
 
     def clear(self, place: int) -> None:
-        for held in self.source.values():
+        for held in (*self.source.values(), *self.names.values()):
             for other in self.open:
                 held[other] += held[place] * self.share(other)
             held[place] = 0.0
         self.gone.add(place)
+
+    def join(self, place: int) -> None:
+        """Where it would be full too soon it waits for another."""
+        self.waiting.append(self.facts.subvolumes[place].added_bytes)
+        for one in sorted(self.waiting, reverse=True):
+            if self.facts.target_low_bytes is None or self.evenly([*self.free, one]) >= self.evenly(self.free):
+                self.waiting.remove(one)
+                self.joined.append(one)
+                self.free.append(one)
+
+    def evenly(self, free: Sequence[float]) -> float:
+        return evenly(free, self.facts.target_low_bytes or 0)
+
+    def fill(self, added: float) -> None:
+        if self.facts.target_low_bytes is not None:
+            self.free = fill(self.free, added, self.facts.target_low_bytes)
 
     def held(self, place: int) -> float:
         return sum(held[place] for held in self.source.values())
@@ -204,30 +275,60 @@ class Replay:
     def limit(self, place: int) -> float:
         return self.facts.subvolumes[place].total_bytes * self.facts.max_fill - self.overhead[place]
 
-    def room(self) -> float:
-        """By what has joined the target until now."""
-        room = sum(
-            max(part.total_bytes * self.facts.max_fill - (part.total_bytes - part.free_bytes), 0)
-            for part in self.facts.target
-        )
-        if self.facts.bricks_join:
-            for step in self.outcome.subvolumes:
-                joined = step.cleared_day is not None and not step.retired
-                if joined and (step.cleared_day or 0.0) + self.facts.handover_days <= self.day:
-                    one = next(one for one in self.facts.subvolumes if one.number == step.subvolume)
-                    room += one.added_bytes * self.facts.max_fill
-        return room
-
     def check(self) -> None:
         for place in set(range(len(self.facts.subvolumes))) - self.gone:
             held, limit = self.held(place), self.limit(place)
-            if held <= limit * (1 + 1e-6) + 1e-6:
+            if over(held, limit) <= 0:
                 self.above.discard(place)
             elif place not in self.above:
                 self.worst.append(f"day {self.day}: subvolume {place + 1} holds {held}, may hold {limit}")
-            elif held > self.facts.subvolumes[place].total_bytes - self.overhead[place] + 1e-6:
+            elif over(held, self.facts.subvolumes[place].total_bytes - self.overhead[place]) > 0:
                 self.worst.append(f"day {self.day}: subvolume {place + 1} is full")
-        trash = self.facts.growth_bytes_per_day * self.facts.trash_keep_days
-        used = sum(self.on_target.values()) + (trash if self.on_target else 0.0)
-        if used > self.room() * (1 + 1e-6) + 1e-6:
+            names, most = sum(held[place] for held in self.names.values()), self.most_names[place]
+            if most is not None and over(names, most) > 0:
+                self.worst.append(f"day {self.day}: subvolume {place + 1} has {names} files, may have {most}")
+        if self.on_target:
+            self.check_target()
+
+    def room(self) -> float:
+        """Of the target as a whole, by what has joined it until now."""
+        site = self.facts
+        whole = sum(part.total_bytes for part in site.target) + sum(self.joined)
+        free = sum(part.free_bytes for part in site.target) + sum(self.joined)
+        return max(min(whole * site.max_fill - (whole - free), free - site.reserve_bytes), 0.0)
+
+    def check_target(self) -> None:
+        site = self.facts
+        used = sum(self.on_target.values()) + self.trash
+        if over(used, self.room()) > 0:
             self.worst.append(f"day {self.day}: the target holds {used}, may hold {self.room()}")
+        if site.target_low_bytes is not None and any(over(-one, 0.0) > 0 for one in self.free):
+            self.worst.append(f"day {self.day}: a storage target is full: {self.free}")
+        inodes = sum(self.inodes.values())
+        if site.target_inodes_free is not None and over(inodes, site.target_inodes_free) > 0:
+            self.worst.append(
+                f"day {self.day}: the target has {inodes} inodes more, may have {site.target_inodes_free}"
+            )
+
+
+def evenly(free: Sequence[float], low: float) -> float:
+    """What fits before one that takes new files is full, or all of them are low."""
+    least = max(min(free, default=0.0), 0.0) * len(free)
+    return max(least, sum(max(one - low, 0.0) for one in free)) if low else least
+
+
+def fill(free: Sequence[float], added: float, low: float) -> list[float]:
+    """By pieces, each on all that are not low, or on all where every one is."""
+    left = list(free)
+    while added > 0 and left:
+        normal = [place for place, one in enumerate(left) if low and one > low + 1e-9]
+        piece = min([added / len(normal), *(left[place] - low for place in normal)]) if normal else added / len(left)
+        for place in normal or range(len(left)):
+            left[place] -= piece
+        added = added - piece * len(normal) if normal else 0.0
+    return left
+
+
+def over(amount: float, limit: float) -> float:
+    """What is beyond a limit, but for rounding."""
+    return amount - (limit * (1 + 1e-6) + 1e-6)

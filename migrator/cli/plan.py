@@ -80,7 +80,7 @@ def plan_command(
             capacity=storage.room(target.capacity()),
             clock=wiring.clock,
             reaping=PlanReaping(lists=wiring.reap_lists(), atime_problem=atime_problem),
-            scheduling=scheduling and replace(scheduling, storage_targets=storage_parts(storage.seen)),
+            scheduling=scheduling and replace(scheduling, storage=storage_parts(storage.seen)),
         )
     present(invocation, result, _as_document)
     if not invocation.as_json:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 
 from migrator.decide.drain_copying import SlowerInDrains
+from migrator.decide.storage_room import best_pool, low_limit, there
 from migrator.decide.subvolumes import subvolumes
 from migrator.domain.brick import Brick, VolumeState
 from migrator.domain.brick_list import BrickRoom
@@ -14,6 +15,7 @@ from migrator.domain.schedule_facts import (
     KeptFacts,
     OldFiles,
     Placed,
+    StorageParts,
     SubvolumeFacts,
     TargetPart,
     TreeOnBrick,
@@ -155,19 +157,22 @@ def _old_bytes(usage: TreeUsage, reaped: ReapedTree | None) -> int:
     return max(old - skipped, 0)
 
 
-def storage_parts(seen: StorageSeen | None) -> tuple[TargetPart, ...]:
-    """The storage targets that user trees get theirs from; none where the room of any is not known."""
+def storage_parts(seen: StorageSeen | None) -> StorageParts | None:
+    """The storage targets that user trees get theirs from, but for those that are not online; None where the room of any is
+    not known.
+    """
     if seen is None:
-        return ()
-    found = [
+        return None
+    storage = [
         one for one in seen.targets if one.kind is TargetKind.STORAGE and seen.storage_pool in (None, one.storage_pool)
     ]
+    found, taking = there(storage), best_pool(storage)
     parts = tuple(
-        TargetPart(total_bytes=one.total_bytes, free_bytes=one.free_bytes)
+        TargetPart(total_bytes=one.total_bytes, free_bytes=one.free_bytes, takes_new=one in taking)
         for one in found
         if one.total_bytes is not None and one.free_bytes is not None
     )
-    return parts if len(parts) == len(found) else ()
+    return StorageParts(parts=parts, low_bytes=low_limit(storage)) if parts and len(parts) == len(found) else None
 
 
 def kept_facts(

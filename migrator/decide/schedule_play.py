@@ -10,7 +10,8 @@ from heapq import heapify, heappop, heappush
 from math import ceil, inf
 
 from migrator.decide.schedule_outcome import host_steps, waiting_steps
-from migrator.decide.schedule_sides import SourceSide, TargetSide
+from migrator.decide.schedule_sides import SourceSide
+from migrator.decide.schedule_target import TargetSide
 from migrator.domain.schedule import BatchStep, Obstacle, ObstacleKind, Outcome, SubvolumeStep
 from migrator.domain.schedule_facts import BatchFacts, ScheduleFacts
 
@@ -262,7 +263,7 @@ class _Player:
             self._is_cleared(self._drain)
         for joined in [one for one in self._joining if one[0] <= day]:
             self._joining.remove(joined)
-            self._target.join(joined[1])
+            self._target.join(joined[1], day)
             self._joins += 1
         self._source.note_emptied(day)
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from math import ceil
 
 from migrator.decide.schedule_orders import is_possible
 from migrator.domain.schedule import Remedies
@@ -36,14 +37,25 @@ def remedies(facts: ScheduleFacts, order: Sequence[int]) -> Remedies:
 def with_room(facts: ScheduleFacts, more_bytes: int, more_inodes: int) -> ScheduleFacts:
     """The same with so much more, empty, on the target, beyond what `max_fill` leaves free."""
     inodes = facts.target_inodes_free
-    room = TargetPart(total_bytes=0, free_bytes=0)
-    if more_bytes:
-        whole = round(more_bytes / facts.max_fill) if facts.max_fill else more_bytes
-        room = TargetPart(total_bytes=whole, free_bytes=whole)
+    whole = ceil(more_bytes / facts.max_fill) if facts.max_fill else more_bytes
     return replace(
         facts,
-        target=(*facts.target, room),
+        target=_enlarged(facts, whole),
         target_inodes_free=None if inodes is None else inodes + more_inodes,
+    )
+
+
+def _enlarged(facts: ScheduleFacts, more_bytes: int) -> tuple[TargetPart, ...]:
+    """Storage targets that take new files grow alike: what a smaller one than the others would bring is not all room."""
+    growing = sum(part.takes_new for part in facts.target)
+    if facts.target_low_bytes is None or not growing:
+        return (*facts.target, TargetPart(total_bytes=more_bytes, free_bytes=more_bytes))
+    each = ceil(more_bytes / growing)
+    return tuple(
+        replace(part, total_bytes=part.total_bytes + each, free_bytes=part.free_bytes + each)
+        if part.takes_new
+        else part
+        for part in facts.target
     )
 
 

@@ -1,4 +1,4 @@
-"""How full the two file systems are while a schedule is played through.
+"""How full the source is while a schedule is played through.
 
 Gluster places files by their names, each subvolume a share by its size, and a drain spreads what it moves the same way. So
 what a subvolume holds depends only on which others are drained, and on no history: what lay on it from the beginning,
@@ -6,7 +6,6 @@ and its share of everything that lay on drained ones or was added since.
 """
 
 from collections.abc import Sequence
-from itertools import starmap
 
 from migrator.domain.schedule_facts import Placed, ScheduleFacts, SubvolumeFacts
 
@@ -188,48 +187,3 @@ class SourceSide:
     def facts(self) -> tuple[SubvolumeFacts, ...]:
         """The subvolumes."""
         return self._facts
-
-
-class TargetSide:
-    """The target. Storage targets that are full are passed over by the file system; one that is too full lends nothing."""
-
-    def __init__(self, facts: ScheduleFacts) -> None:
-        self._facts = facts
-        self.room_bytes = sum(starmap(self._room, ((part.total_bytes, part.free_bytes) for part in facts.target)))
-        whole_free = sum(part.free_bytes for part in facts.target)
-        self.room_bytes = min(self.room_bytes, max(whole_free - facts.reserve_bytes, 0))
-        self.room_inodes = facts.target_inodes_free
-        share = facts.growth_share
-        self._bytes = facts.growth_bytes_per_day * facts.trash_keep_days
-        self._inodes = 0.0
-        self.bytes_rate = sum(kept.placed.all_bytes for kept in facts.kept) * share
-        self.inodes_rate = sum(kept.placed.all_files for kept in facts.kept) * share
-
-    def _room(self, total_bytes: int, free_bytes: int) -> float:
-        return max(total_bytes * self._facts.max_fill - (total_bytes - free_bytes), 0.0)
-
-    def join(self, added_bytes: int) -> None:
-        """Bricks that were cleared become storage targets."""
-        self.room_bytes += added_bytes * self._facts.max_fill
-
-    def take(self, batch_bytes: float, batch_inodes: float, bytes_rate: float, inodes_rate: float) -> None:
-        """A batch is copied: from now on its place counts, and it grows."""
-        self._bytes += batch_bytes
-        self._inodes += batch_inodes
-        self.bytes_rate += bytes_rate
-        self.inodes_rate += inodes_rate
-
-    def used_bytes(self, day: float) -> float:
-        """What the migration has brought, with growth and trash."""
-        return self._bytes + self.bytes_rate * day
-
-    def used_inodes(self, day: float) -> float:
-        """As `used_bytes`."""
-        return self._inodes + self.inodes_rate * day
-
-    def lacking(self, day: float, *, with_bytes: float = 0.0, with_inodes: float = 0.0) -> tuple[float, float]:
-        """Bytes and inodes beyond the limits on that day, with so much more; none where it keeps them."""
-        used_bytes, used_inodes = self.used_bytes(day) + with_bytes, self.used_inodes(day) + with_inodes
-        lacks_bytes = 0.0 if within(used_bytes, self.room_bytes) else used_bytes - self.room_bytes
-        inodes_kept = self.room_inodes is None or within(used_inodes, self.room_inodes)
-        return lacks_bytes, 0.0 if inodes_kept else used_inodes - (self.room_inodes or 0)

@@ -67,10 +67,30 @@ def _target(facts: ScheduleFacts) -> Iterator[str]:
         if facts.bricks_join
         else "cleared bricks are not given to the target"
     )
-    if len(facts.target) == 1:
-        yield "the target is counted as one: the room of its single storage targets is not known"
+    yield from _storage(facts)
     if facts.target_inodes_free is None:
         yield "how many files the target can take is not known, and limits nothing here"
+
+
+def _storage(facts: ScheduleFacts) -> Iterator[str]:
+    low_bytes = facts.target_low_bytes
+    if low_bytes is None:
+        yield "the target is counted as one: the room of its single storage targets is not known"
+        return
+    passed = sum(not part.takes_new for part in facts.target)
+    if passed:
+        yield f"{several(passed, 'storage target takes', 'storage targets take')} no new files now, and none later here"
+    if low_bytes:
+        how = "as it was seen to do" if passed else "BeeGFS's own default; which limit is set is not known"
+        yield (
+            f"new files go evenly to all storage targets that take any; one with less than {format_size(low_bytes)} free is "
+            f"passed over ({how})"
+        )
+    else:
+        yield (
+            "new files go evenly to all storage targets that take any, until the first is full: from which room on BeeGFS "
+            "passes over one is not known"
+        )
 
 
 def _days(days: float) -> str:

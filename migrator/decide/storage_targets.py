@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from migrator.decide.storage_room import best_pool, even_room, low_limit
 from migrator.domain.site import Capacity
 from migrator.domain.storage_targets import (
     CapacityPool,
@@ -122,20 +123,19 @@ def fullest_words(targets: Sequence[StorageTarget]) -> str:
 def room_of(capacity: Capacity, seen: StorageSeen) -> Capacity:
     """The room that new files really have: never more than df shows.
 
-    BeeGFS makes files on the targets of the best pool that is not empty (normal, low, emergency), evenly. So the first of
-    these that is full is the end: the fullest one's room, times their number. Inodes come from the metadata targets by
-    the same rule; without any that tells its inodes statfs's word is kept, which on BeeGFS is none.
+    By `even_room` over the storage targets of the best pool. Inodes come from the metadata targets of the best pool: the
+    one with fewest free, times their number; without any that tells its inodes statfs's word is kept, which on BeeGFS is none.
     """
     storage = [
         one for one in seen.targets if one.kind is TargetKind.STORAGE and seen.storage_pool in (None, one.storage_pool)
     ]
-    spread_bytes = _spread([one.free_bytes for one in _best_pool(storage)])
-    metadata = [one for one in seen.targets if one.kind is TargetKind.METADATA]
-    counted = [one for one in _best_pool(metadata) if one.free_inodes is not None]
-    inodes = _spread([one.free_inodes for one in counted]) if len(counted) == len(_best_pool(metadata)) else None
+    free = [one.free_bytes for one in best_pool(storage) if one.free_bytes is not None]
+    metadata = best_pool([one for one in seen.targets if one.kind is TargetKind.METADATA])
+    counted = [one for one in metadata if one.free_inodes is not None]
+    inodes = _spread([one.free_inodes for one in counted]) if len(counted) == len(metadata) else None
     found = capacity
-    if spread_bytes is not None:
-        found = replace(found, free_bytes=min(spread_bytes, capacity.free_bytes))
+    if free:
+        found = replace(found, free_bytes=min(int(even_room(free, low_limit(storage))), capacity.free_bytes))
     if inodes is not None and capacity.free_inodes is None:
         totals = [one.total_inodes for one in counted]
         total = sum(one for one in totals if one is not None) if None not in totals else inodes
@@ -187,15 +187,6 @@ def _unanswered_words(seen: StorageSeen) -> tuple[str, ...]:
 
 def _is_well(target: StorageTarget) -> bool:
     return target.consistency is Consistency.GOOD and not is_lost(target)
-
-
-def _best_pool(targets: Sequence[StorageTarget]) -> Sequence[StorageTarget]:
-    """A target whose pool is not known counts as normal: its room then counts too."""
-    for pool in CapacityPool:
-        found = [one for one in targets if (one.pool or CapacityPool.NORMAL) is pool]
-        if found:
-            return found
-    return ()
 
 
 def _spread(free: Sequence[int | None]) -> int | None:

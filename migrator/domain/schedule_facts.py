@@ -91,16 +91,30 @@ class KeptFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetPart:
-    """The room of one storage target, or of the whole target where single ones are not known."""
+    """The room of one storage target, or of the whole target where single ones are not known. `takes_new`: new files are put
+    there now; what BeeGFS passes over has room only by name.
+    """
 
     total_bytes: int
     free_bytes: int
+    takes_new: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StorageParts:
+    """The storage targets that user trees get theirs from. One with no more than `low_bytes` free is passed over as long as
+    others have more (0: that is not known).
+    """
+
+    parts: tuple[TargetPart, ...]
+    low_bytes: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduleFacts:
     """Everything. `growth_bytes_per_day` is what all users together add, wherever they work; `target_inodes_free` None is
-    not known. `reserve_bytes` stay free on the target whatever `max_fill` says.
+    not known. `target_low_bytes` is as in StorageParts; None: the parts of the target are not its storage targets, and count
+    as one. `reserve_bytes` stay free on the target whatever `max_fill` says.
 
     A drain costs `drain_days_per_byte` and `drain_days_per_file`, a purge `purge_days_per_file`. With `bricks_join` cleared
     bricks become room of the target `handover_days` after they are cleared.
@@ -122,6 +136,7 @@ class ScheduleFacts:
     drain_days_per_file: float
     handover_days: float
     bricks_join: bool = True
+    target_low_bytes: int | None = None
 
     @property
     def growth_share(self) -> float:

@@ -22,7 +22,7 @@ from migrator.domain.cutover import CutoverRecord
 from migrator.domain.plan import Batch, TransferCost, TreeUsage
 from migrator.domain.reap import PlanReap, ReapAction, ReapedTree
 from migrator.domain.schedule import Schedule
-from migrator.domain.schedule_facts import ScheduleFacts, TargetPart
+from migrator.domain.schedule_facts import ScheduleFacts, StorageParts, TargetPart
 from migrator.domain.site import Capacity, Need
 from migrator.domain.units import DAY_S
 from migrator.ports.usage import CatalogQueries
@@ -37,7 +37,7 @@ class PlanScheduling:
 
     volume: VolumeOverview | None
     problem: str = ""
-    storage_targets: tuple[TargetPart, ...] = ()
+    storage: StorageParts | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +75,7 @@ def _schedule(queries: CatalogQueries, scheduling: PlanScheduling, planned: Plan
     placement = Placement(sets, queries.brick_uses())
     reaped = {tree.tree.path: tree for tree in (planned.reap.trees if planned.reap else ())}
     whole = TargetPart(total_bytes=planned.capacity.total_bytes, free_bytes=planned.capacity.free_bytes)
-    inodes = planned.capacity.free_inodes
+    inodes, storage = planned.capacity.free_inodes, scheduling.storage
     usages = {usage.tree.path: usage for usage in planned.ranking}
     facts = ScheduleFacts(
         subvolumes=sets,
@@ -94,7 +94,8 @@ def _schedule(queries: CatalogQueries, scheduling: PlanScheduling, planned: Plan
         ),
         kept=kept_facts(planned.settled, placement, now_s=planned.now_s, retain_s=site.cutover.retain_s),
         outside=placement.of([None]),
-        target=scheduling.storage_targets or (whole,),
+        target=(whole,) if storage is None else storage.parts,
+        target_low_bytes=None if storage is None else storage.low_bytes,
         target_inodes_free=site.target.inodes_free if inodes is None else inodes,
         max_fill=site.capacity.max_fill,
         reserve_bytes=site.transfer.reserve_bytes,

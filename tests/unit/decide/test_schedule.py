@@ -170,12 +170,71 @@ def test_trash_takes_room_of_the_target() -> None:
     assert obstacle(replace(site, trash_keep_days=11.0)).lacking_bytes == 1
 
 
-def test_the_room_of_each_storage_target_counts_by_itself() -> None:
-    # df shows 110 of 200 free; with one target full only the other's 90 - 10 may be used.
-    parts = (TargetPart(total_bytes=100, free_bytes=0), TargetPart(total_bytes=100, free_bytes=90))
-    site = facts([subvolume(1)], [batch(1, [50], days=1, target=80)], target=parts, max_fill=0.9)
+def test_storage_targets_take_alike_until_the_first_is_full() -> None:
+    """BeeGFS does not give each what it has room for: every target takes as much as the fullest, by the rule of the guards."""
+    parts = (TargetPart(total_bytes=100, free_bytes=20), TargetPart(total_bytes=100, free_bytes=100))
+    site = facts([subvolume(1)], [batch(1, [50], days=1, target=40)], target=parts, low=0, max_fill=0.9)
+    assert outcome(site).obstacle is None
+    found = obstacle(replace(site, batches=(replace(site.batches[0], target_bytes=95),)))
+    assert (found.kind, found.lacking_bytes) == (ObstacleKind.TARGET_BYTES, 55)
+    # Where it is known to pass over the fuller one in time only what is kept on each is lost.
+    passed = replace(site, target_low_bytes=5)
+    fits = replace(passed, batches=(replace(site.batches[0], target_bytes=100),))
+    assert outcome(fits).obstacle is None
+    assert Replay(fits, outcome(fits)).run().worst == []
+    assert obstacle(replace(passed, batches=(replace(site.batches[0], target_bytes=101),))).lacking_bytes == 1
+
+
+def test_what_takes_no_new_files_has_no_room() -> None:
+    # df shows 100 of 200 free: the full one counts for how full the whole is, and the other takes 80 at most.
+    full = TargetPart(total_bytes=100, free_bytes=10, takes_new=False)
+    site = facts(
+        [subvolume(1)],
+        [batch(1, [50], days=1, target=80)],
+        target=(full, TargetPart(total_bytes=100, free_bytes=90)),
+        low=10,
+        max_fill=0.9,
+    )
     assert outcome(site).obstacle is None
     assert obstacle(replace(site, batches=(replace(site.batches[0], target_bytes=81),))).lacking_bytes == 1
+
+
+def test_a_brick_that_joins_takes_what_fuller_targets_cannot() -> None:
+    # Two batches of 60 on a target of 100: when it has taken the first, of the second each takes 30.
+    volumes = [subvolume(1, total=100, free=40), subvolume(2, total=200, free=140)]
+    site = facts(
+        volumes,
+        [batch(1, [30, 30], days=1), batch(2, [30, 30], days=1)],
+        target=part(100),
+        low=0,
+        drain=0.01,
+        retain=50,
+    )
+    found = outcome(site)
+    assert found.obstacle is None
+    assert found.batches[1].waited_days > 0
+    assert Replay(site, found).run().worst == []
+    # What is left of the first does not take half of it any more; where it is passed over the brick takes the rest.
+    fuller = replace(site, target=part(80))
+    assert obstacle(fuller).lacking_bytes == 20
+    passed = replace(fuller, target_low_bytes=1)
+    assert outcome(passed).obstacle is None
+    assert Replay(passed, outcome(passed)).run().worst == []
+
+
+def test_a_small_brick_does_not_take_room_away() -> None:
+    # Evenly it would be full when ten of the other are taken.
+    volumes = [subvolume(1, total=10, free=10), subvolume(2, total=200, free=100)]
+    site = facts(volumes, [batch(1, [0, 50], days=1), batch(2, [0, 50], days=1)], target=part(100), low=0, retain=50)
+    assert outcome(site).obstacle is None
+
+
+def test_more_room_is_asked_of_all_storage_targets_alike() -> None:
+    parts = (TargetPart(total_bytes=TIB, free_bytes=TIB), TargetPart(total_bytes=2 * TIB, free_bytes=2 * TIB))
+    site = facts([subvolume(1)], [batch(1, [0], target=4 * TIB)], target=parts, low=0)
+    more_bytes = remedies(site, (0,)).more_bytes
+    assert more_bytes is not None
+    assert 2 * TIB <= more_bytes <= 2.02 * TIB
 
 
 def test_a_brick_that_is_too_full_already_takes_nothing_and_may_empty() -> None:

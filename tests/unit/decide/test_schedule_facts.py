@@ -16,9 +16,9 @@ from migrator.domain.brick import Brick, VolumeState
 from migrator.domain.brick_list import BrickRoom
 from migrator.domain.plan import AgeBucket, Batch, TransferCost
 from migrator.domain.reap import ReapAction, ReapedTree
-from migrator.domain.schedule_facts import OldFiles, Placed, TargetPart, TreeOnBrick
+from migrator.domain.schedule_facts import OldFiles, Placed, StorageParts, TargetPart, TreeOnBrick
 from migrator.domain.site import Need
-from migrator.domain.storage_targets import StorageSeen, StorageTarget, TargetKind
+from migrator.domain.storage_targets import CapacityPool, Reachability, StorageSeen, StorageTarget, TargetKind
 from migrator.domain.tree import UserTree
 from migrator.domain.units import DAY_S, YEAR_S
 from tests.schedules import subvolume
@@ -140,14 +140,23 @@ def test_what_a_batch_takes(
     assert found.old == (OldFiles(user="alice", size_bytes=old),)
 
 
-def target(number: int, *, kind: TargetKind = TargetKind.STORAGE, pool: int = 1, free: int | None = 5) -> StorageTarget:
+def target(
+    number: int,
+    *,
+    kind: TargetKind = TargetKind.STORAGE,
+    pool: int = 1,
+    free: int | None = 5,
+    state: Reachability | None = None,
+    capacity: CapacityPool | None = None,
+) -> StorageTarget:
     return StorageTarget(
         kind=kind,
         number=number,
         name=str(number),
         node="n",
-        reachability=None,
+        reachability=state,
         consistency=None,
+        pool=capacity,
         storage_pool=pool,
         total_bytes=10,
         free_bytes=free,
@@ -156,10 +165,26 @@ def target(number: int, *, kind: TargetKind = TargetKind.STORAGE, pool: int = 1,
 
 def test_the_storage_targets_of_the_pool_count_where_all_tell_their_room() -> None:
     metadata = target(9, kind=TargetKind.METADATA)
-    assert storage_parts(None) == ()
-    assert storage_parts(StorageSeen(targets=(target(1), target(2, free=0), metadata))) == (
-        TargetPart(total_bytes=10, free_bytes=5),
-        TargetPart(total_bytes=10, free_bytes=0),
+    assert storage_parts(None) is None
+    assert storage_parts(StorageSeen(targets=(target(1), target(2, free=0), metadata))) == StorageParts(
+        parts=(TargetPart(total_bytes=10, free_bytes=5), TargetPart(total_bytes=10, free_bytes=0)), low_bytes=0
     )
-    assert len(storage_parts(StorageSeen(targets=(target(1), target(2, pool=2)), storage_pool=2))) == 1
-    assert storage_parts(StorageSeen(targets=(target(1), target(2, free=None)))) == ()
+    one = storage_parts(StorageSeen(targets=(target(1), target(2, pool=2)), storage_pool=2))
+    assert one is not None
+    assert len(one.parts) == 1
+    assert storage_parts(StorageSeen(targets=(target(1), target(2, free=None)))) is None
+
+
+def test_what_is_off_or_passed_over_takes_no_new_files() -> None:
+    low, emergency = CapacityPool.LOW, CapacityPool.EMERGENCY
+    normal = target(1, free=9, capacity=CapacityPool.NORMAL)
+    found = storage_parts(
+        StorageSeen(targets=(normal, target(2, free=3, capacity=low), target(3, capacity=emergency, free=1)))
+    )
+    assert found is not None
+    assert [part.takes_new for part in found.parts] == [True, False, False]
+    assert found.low_bytes == 3
+    for state in (Reachability.OFFLINE, Reachability.PROBABLY_OFFLINE):
+        found = storage_parts(StorageSeen(targets=(normal, target(2, free=8, state=state))))
+        assert found is not None
+        assert [part.free_bytes for part in found.parts] == [9]

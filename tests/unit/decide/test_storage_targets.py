@@ -3,8 +3,6 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from migrator.adapters.beegfs.targets import CallTimes
 from migrator.adapters.beegfs.version8 import parse_targets
@@ -173,24 +171,6 @@ def test_inodes_that_one_target_does_not_tell_are_not_known() -> None:
     assert room_of(DF, with_one(2, free_inodes=None)).free_inodes is None
     told = replace(DF, total_inodes=9, free_inodes=5)
     assert room_of(told, seen()).free_inodes == 5
-
-
-@given(
-    st.lists(
-        st.tuples(st.integers(0, 4 * GIB), st.sampled_from(CapacityPool), st.integers(0, 10**6)), min_size=1, max_size=9
-    )
-)
-def test_room_that_is_told_can_be_written_evenly(drawn: list[tuple[int, CapacityPool, int]]) -> None:
-    storage = [
-        replace(seen().targets[-1], number=number, free_bytes=free, pool=pool)
-        for number, (free, pool, _) in enumerate(drawn)
-    ]
-    room = room_of(replace(DF, free_bytes=1 << 60), StorageSeen(targets=tuple(storage))).free_bytes
-    best = next(pool for pool in CapacityPool if any(one.pool is pool for one in storage))
-    used = [one for one in storage if one.pool is best]
-    assert room % len(used) == 0
-    assert all((one.free_bytes or 0) >= room // len(used) for one in used)
-    assert any((one.free_bytes or 0) == room // len(used) for one in used)
 
 
 def test_what_is_full_is_named_and_where_nothing_is_the_fullest() -> None:
