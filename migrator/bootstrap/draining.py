@@ -12,6 +12,7 @@ from migrator.adapters.filesystems.gluster import GlusterSource
 from migrator.adapters.filesystems.gluster_drains import GlusterDrains
 from migrator.adapters.filesystems.recovering import MountedVolumeRecovery
 from migrator.adapters.ledger.sqlite import SqliteLedger
+from migrator.adapters.output.left_list import LeftListFile
 from migrator.adapters.writers.descriptors import open_on_bricks
 from migrator.bootstrap import Wiring, new_token
 from migrator.bootstrap.hosts import reached
@@ -59,6 +60,7 @@ async def drain_world(
             target_root=wiring.target_root,
             walks=found.walks,
             read_block=paths_of,
+            left_list=LeftListFile,
             contents=lambda: BrickContentFiles(site.catalogs_dir, temp_dir=wiring.temp_dir),
             versions=versions,
             open_files=open_files,

@@ -73,7 +73,7 @@ class DrainCheck:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrainSummary:
     """The result. `back`: it was to be taken back. `reasons` speak against going on; `left_behind` are the first paths that
-    an audit found on the bricks. `confirm` is the word that allows wiping. `check` is set where the guards were looked at.
+    an audit found on the bricks, `left_file` the list of all. `confirm` is the word that allows wiping. `check` is set where the guards were looked at.
     """
 
     volume: str
@@ -85,6 +85,7 @@ class DrainSummary:
     hint: str = ""
     reasons: tuple[str, ...] = ()
     left_behind: tuple[bytes, ...] = ()
+    left_file: str | None = None
     confirm: str | None = None
     standing: DrainStanding | None = None
     check: DrainCheck | None = None

@@ -22,13 +22,21 @@ class PlaceSeen(StrEnum):
     UNKNOWN = "unknown"
 
 
+class LeftKind(StrEnum):
+    """What an audit found on a brick."""
+
+    FILE = "file"
+    MAY_BE_DATA = "may-be-data"
+    UNREADABLE = "unreadable"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditSeen:
     """The newest audit that the asking process itself has made: every brick of the drain, walked on its host.
 
     `left` counts what is neither a directory nor a link-to file nor Gluster's own; `unsure` what could not be told apart.
     `whole`: nothing was unreadable, and every brick was walked. `examples` and `reasons` are for people. `explained` counts names
-    that are left too, and were proven to be in the volume with the same content by the same call.
+    that are left too, and were proven to be in the volume with the same content by the same call. `list_file` names all that was found.
     """
 
     started_at_s: float
@@ -38,6 +46,7 @@ class AuditSeen:
     examples: tuple[bytes, ...] = ()
     reasons: tuple[str, ...] = ()
     explained: int = 0
+    list_file: str | None = None
 
     @property
     def clean(self) -> bool:

@@ -283,6 +283,7 @@ def test_leftovers_are_refused_and_the_drain_is_taken_back(drains: Drains) -> No
     finally:
         stray.unlink()
     assert refused["left_behind"] == ["home/left behind"]
+    assert Path(refused["left_file"]).read_text() == f"{brick.name}\tfile\thome/left behind\n"
     assert drains.state() == "failed"
     assert brick.name in drains.names()
     (blocker,) = [one for one in drains.site.json("status")["blocked"] if brick.name in one["subject"]]

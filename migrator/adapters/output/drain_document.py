@@ -97,6 +97,8 @@ def _result(summary: DrainSummary) -> Iterator[Block]:
         yield paragraph(reason, alert=True)
     if summary.left_behind:
         yield table("Left on the bricks", [paths("path")], [(show(path),) for path in summary.left_behind])
+        if summary.left_file is not None:
+            yield paragraph(f"All of them, brick by brick: {summary.left_file}")
         yield paragraph(
             "What to do: see why it was not moved (Gluster's rebalance log on the host), put that right, and give the same "
             "command again: it drains what is left. Or take the drain back with `migrator brick stop`. Never commit with force."

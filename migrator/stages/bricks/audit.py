@@ -2,13 +2,15 @@
 
 import asyncio
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from dataclasses import replace
+from typing import Protocol
 
 from migrator.decide.drain_audit import MOST_EXAMPLES, BrickAudit, audit_of
 from migrator.decide.scan_way import brick_problem
 from migrator.domain.brick import Brick
-from migrator.domain.drain_seen import AuditSeen
+from migrator.domain.drain_seen import AuditSeen, LeftKind
 from migrator.domain.errors import MigratorError
 from migrator.domain.paths import show
 from migrator.domain.probe import PROBE_NAMES, is_probe
@@ -20,6 +22,17 @@ ReadBlock = Callable[[memoryview, int], tuple[int, tuple[bytes, ...]]]
 """Reads a block of a walk: how many entries it has, and the paths of the first so many. Raises MigratorError."""
 
 
+class LeftList(Protocol):
+    """Where everything that audits find is written down, whatever of it is shown. `file` is None until something is."""
+
+    @property
+    def file(self) -> str | None:
+        """Where it lies."""
+
+    def add(self, brick: str, kind: LeftKind, paths: Iterable[bytes]) -> None:
+        """Paths of a brick. May be called from any thread. Raises OSError."""
+
+
 async def audit_bricks(
     bricks: Sequence[Brick],
     *,
@@ -28,25 +41,28 @@ async def audit_bricks(
     read_block: ReadBlock,
     clock: Clock,
     explained: Mapping[str, AbstractSet[bytes]] | None = None,
+    left: LeftList | None = None,
 ) -> AuditSeen:
     """Walk every brick of a drain, those of arbiters too, side by side. What cannot be walked makes the audit not whole.
     `explained` are names by brick that were just proven to be in the volume with the same content: nobody misses them there.
+    Every other path that is found goes to `left`. Raises OSError where it cannot be written down.
     """
     started_at_s = clock.now_s()
     async with asyncio.TaskGroup() as group:
         walking = [
             group.create_task(
-                _audit(brick, volume_id, walks, read_block, (explained or {}).get(brick.name, frozenset()))
+                _audit(
+                    walks, _Listener(brick, volume_id, read_block, (explained or {}).get(brick.name, frozenset()), left)
+                )
             )
             for brick in bricks
         ]
-    return audit_of([one.result() for one in walking], started_at_s=started_at_s)
+    found = audit_of([one.result() for one in walking], started_at_s=started_at_s)
+    return found if left is None else replace(found, list_file=left.file)
 
 
-async def _audit(
-    brick: Brick, volume_id: str, walks: BrickWalks, read_block: ReadBlock, explained: AbstractSet[bytes]
-) -> BrickAudit:
-    listener = _Listener(brick, volume_id, read_block, explained)
+async def _audit(walks: BrickWalks, listener: "_Listener") -> BrickAudit:
+    brick = listener.brick
     failure, totals = "", BrickTotals(rows=0, directories=0, problems=0)
     try:
         # Times do not matter here: those of the file spare an attribute of every file.
@@ -75,20 +91,28 @@ async def _audit(
 class _Listener:
     """Counts what a walk finds, and keeps the first paths. The `BrickListener` port."""
 
-    def __init__(self, brick: Brick, volume_id: str, read_block: ReadBlock, explained: AbstractSet[bytes]) -> None:
+    def __init__(
+        self,
+        brick: Brick,
+        volume_id: str,
+        read_block: ReadBlock,
+        explained: AbstractSet[bytes],
+        left_list: LeftList | None,
+    ) -> None:
         self.row_count = self.explained = self.explained_unsure = 0
         self.left: list[bytes] = []
         self.unsure: list[bytes] = []
         self.failed: list[str] = []
-        self._brick = brick
+        self.brick = brick
         self._volume_id = volume_id
         self._read_block = read_block
         self._explained = explained
+        self._left_list = left_list
 
     async def hello(self, hello: BrickHello) -> None:
         """An empty directory in the brick's place has nothing left either: it must be the brick."""
         problem = brick_problem(
-            self._brick,
+            self.brick,
             volume_id=self._volume_id,
             found_volume_id=hello.volume_id,
             found_root_gfid=hello.root_gfid,
@@ -98,11 +122,13 @@ class _Listener:
 
     async def rows(self, payload: memoryview) -> None:
         """Entries that are no directories."""
-        wanted = sys.maxsize if self._explained else MOST_EXAMPLES - len(self.left) + PROBE_NAMES
+        every = self._explained or self._left_list is not None
+        wanted = sys.maxsize if every else MOST_EXAMPLES - len(self.left) + PROBE_NAMES
         rows, paths = await asyncio.to_thread(self._read_block, payload, wanted)
         self.row_count += rows
         left = [path for path in paths if path not in self._explained and not is_probe(path)]
         self.explained += len(paths) - len(left)
+        await self._write(LeftKind.FILE, left)
         self.left.extend(left[: MOST_EXAMPLES - len(self.left)])
 
     async def directories(self, payload: memoryview) -> None:
@@ -117,4 +143,10 @@ class _Listener:
         self.explained_unsure += len(to_ask) - len(unsure)
         # What has no gfid is data of somebody's, and nothing explains it.
         unsure += [one.path for one in strange]
+        await self._write(LeftKind.MAY_BE_DATA, unsure)
+        await self._write(LeftKind.UNREADABLE, [one.path for one in problems])
         self.unsure.extend(unsure[: MOST_EXAMPLES - len(self.unsure)])
+
+    async def _write(self, kind: LeftKind, paths: Sequence[bytes]) -> None:
+        if self._left_list is not None and paths:
+            await asyncio.to_thread(self._left_list.add, self.brick.name, kind, paths)

@@ -54,6 +54,9 @@ async def drain_bricks(request: DrainRequest, world: DrainWorld) -> DrainSummary
             "the word to confirm is not the one of these bricks: nothing was done",
             hint=f"to have them wiped after the commit, say --confirm {word}",
         )
+    if asked.known is not None and _is_given_away(asked):
+        words = f"there is nothing to do: {asked.known.shown_bricks} was drained and handed over before"
+        return _nothing_to_do(asked.known, world, DrainEnding.DONE, words, dry_run=request.dry_run)
     if request.dry_run or _begins(asked):
         previewed = await _preview(DrainCall(world=world, request=request, site=site, run_id=None), asked)
         if request.dry_run or previewed.ending is DrainEnding.HALTED:
@@ -79,7 +82,9 @@ async def stop_drain(request: DrainRequest, world: DrainWorld) -> DrainSummary:
     asked = await _asked(request, world)
     ended = asked.known is None or asked.known.state in ENDED_STATES
     if asked.known is not None and asked.known.state is DrainState.STOPPED and _is_at_rest(asked, world):
-        return _nothing_to_take_back(asked.known, world, dry_run=request.dry_run)
+        words = f"there is nothing to take back: the drain of {asked.known.shown_bricks} was taken back before, "
+        words += "and none is under way"
+        return _nothing_to_do(asked.known, world, DrainEnding.TAKEN_BACK, words, dry_run=request.dry_run)
     if asked.known is None or (ended and not left_changed(world.ledger, asked.state)):
         raise UsageError(
             f"no drain of {', '.join(asked.bricks)} is under way that this program has begun",
@@ -98,14 +103,22 @@ def _is_at_rest(asked: _Asked, world: DrainWorld) -> bool:
     return not left_changed(world.ledger, asked.state) and not drained & set(asked.bricks)
 
 
-def _nothing_to_take_back(record: DrainRecord, world: DrainWorld, *, dry_run: bool) -> DrainSummary:
+def _is_given_away(asked: _Asked) -> bool:
+    """Whether a drain has come to its very end, also where the program was killed before it could say so."""
+    known = asked.known
+    return known is not None and known.state is DrainState.HANDED_OVER and not _names(asked.state) & set(known.bricks)
+
+
+def _nothing_to_do(
+    record: DrainRecord, world: DrainWorld, ending: DrainEnding, words: str, *, dry_run: bool
+) -> DrainSummary:
     return DrainSummary(
         volume=record.volume,
         bricks=record.bricks,
-        back=True,
+        back=ending is DrainEnding.TAKEN_BACK,
         dry_run=dry_run,
-        ending=DrainEnding.TAKEN_BACK,
-        words=f"there is nothing to take back: the drain of {record.shown_bricks} was taken back before, and none is under way",
+        ending=ending,
+        words=words,
         standing=standing(record, world.ledger.drains.samples(record.id)),
     )
 
@@ -197,7 +210,7 @@ async def _make(
     with world.locks.hold(_LOCK, purpose), world.files.open(verb, world.clock.now_s()) as directory:
         runs = world.ledger.runs
         run_id = runs.start(verb=verb, pid=request.pid, at_s=world.clock.now_s(), directory=directory.path)
-        call = DrainCall(world=world, request=request, site=site, run_id=run_id)
+        call = DrainCall(world=world, request=request, site=site, run_id=run_id, directory=directory.path)
         beating = asyncio.create_task(_beat(call, run_id))
         exit_code = ExitCode.FAILED
         try:

@@ -144,6 +144,7 @@ class DrainActor:
             read_block=world.read_block,
             clock=world.clock,
             explained=None if recovery is None else await recovery.proven(),
+            left=self.call.left_list(),
         )
 
     async def _recover(self, _: Act, record: DrainRecord) -> Done:
@@ -256,6 +257,7 @@ class DrainActor:
             walks=world.walks,
             read_block=world.read_block,
             clock=world.clock,
+            left=self.call.left_list(),
         )
         return Done(words="; ".join(audit_left(self.looker.named)) or "nothing is left all the same")
 

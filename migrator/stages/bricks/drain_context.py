@@ -25,7 +25,7 @@ from migrator.ports.recovery import LeftoverBricks, VolumeRecovery
 from migrator.ports.run_files import RunFiles
 from migrator.ports.site import SiteRecord
 from migrator.ports.volume import BrickContents, DrainCommands
-from migrator.stages.bricks.audit import ReadBlock
+from migrator.stages.bricks.audit import LeftList, ReadBlock
 from migrator.stages.bricks.brick_call import BrickCall
 from migrator.stages.bricks.strange import StrangeLook
 from migrator.stages.hooking import HookedStep
@@ -45,7 +45,8 @@ class DrainWorld:
     it holds in these alone, and lower steps of it while probes of the source pass `max_latency_s` (None: no limit). `probing`
     None: nobody probes while Gluster moves files. `local_time` gives weekday (0 is Monday) and minute of the day on this machine. `leftovers` and
     `recovery` bring back what a drain left on its bricks. `marks` tells of hard-linked files with the mark of an earlier drain,
-    on bricks of the volume of an id (None: that cannot be seen), `strange` which paths of a brick have no gfid still.
+    on bricks of the volume of an id (None: that cannot be seen), `strange` which paths of a brick have no gfid still. `left_list` is
+    what audits write all into that they find, in the directory of a run.
     """
 
     volume: DrainCommands
@@ -77,16 +78,18 @@ class DrainWorld:
     recovery: VolumeRecovery | None = None
     marks: Callable[[Sequence[Brick], str], Awaitable[tuple[BrickMarks, ...] | None]] | None = None
     strange: StrangeLook | None = None
+    left_list: Callable[[str], LeftList] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrainCall(BrickCall):
-    """One call of the verb; `run_id` is None where nothing is changed."""
+    """One call of the verb; `run_id` and `directory` are None where nothing is changed."""
 
     world: DrainWorld
     request: DrainRequest
     site: SiteRecord
     run_id: int | None
+    directory: str | None = None
 
     @property
     def log(self) -> logging.Logger:
@@ -97,6 +100,11 @@ class DrainCall(BrickCall):
     def source_root(self) -> bytes:
         """The source, as hooks are told."""
         return self.world.source.root
+
+    def left_list(self) -> LeftList | None:
+        """What the next audit writes all into that it finds."""
+        make = self.world.left_list
+        return None if make is None or self.directory is None else make(self.directory)
 
     def facts(self, record: DrainRecord, *, brick: str | None = None, state: str = "") -> HookFacts:
         """What a hook is told."""

@@ -248,6 +248,7 @@ class DrainMachine:
             words=words,
             hint=hint,
             left_behind=() if audit is None else audit.examples,
+            left_file=None if audit is None else audit.list_file,
             standing=standing(record, self.call.world.ledger.drains.samples(record.id)),
             check=check,
         )

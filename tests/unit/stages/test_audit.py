@@ -2,18 +2,21 @@
 
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from migrator.adapters.output.left_list import LeftListFile
 from migrator.decide.drain_audit import MOST_EXAMPLES
 from migrator.domain.brick import Brick
 from migrator.domain.drain import DrainRecord, DrainState, DrainStep
 from migrator.domain.drain_seen import Act, AuditSeen, PlaceSeen
 from migrator.domain.errors import ToolFailed
+from migrator.domain.paths import percent_unescape
 from migrator.ports.bricks import BrickHello, BrickListener, BrickTotals
-from migrator.stages.bricks.audit import audit_bricks
+from migrator.stages.bricks.audit import LeftList, audit_bricks
 from migrator.stages.bricks.drain_acting import DrainActor
 from tests.fakes import VirtualClock
 
@@ -48,9 +51,11 @@ def block(payload: memoryview, most: int) -> tuple[int, tuple[bytes, ...]]:
     return len(names), tuple(names[:most])
 
 
-def audited(names: Sequence[bytes]) -> AuditSeen:
+def audited(names: Sequence[bytes], left: LeftList | None = None) -> AuditSeen:
     return asyncio.run(
-        audit_bricks((BRICK,), volume_id=VOLUME_ID, walks=Walks(*names), read_block=block, clock=VirtualClock())
+        audit_bricks(
+            (BRICK,), volume_id=VOLUME_ID, walks=Walks(*names), read_block=block, clock=VirtualClock(), left=left
+        )
     )
 
 
@@ -68,6 +73,21 @@ def test_probes_are_not_left_whatever_else_lies_with_them_is() -> None:
     assert audited((*probes, *many)).left == len(many)
     audit = audited((*probes, b".migrator-probe/thesis"))
     assert (audit.left, audit.examples) == (1, (b".migrator-probe/thesis",))
+
+
+def test_all_that_is_left_is_written_down_and_only_the_first_are_shown(tmp_path: Path) -> None:
+    assert audited((), LeftListFile(str(tmp_path))).list_file is None
+    assert list(tmp_path.iterdir()) == []
+    names = [b"home/\xff %d\n" % number for number in range(5 * MOST_EXAMPLES)]
+    audit = audited((*names, b".migrator-probe/entry-00"), LeftListFile(str(tmp_path)))
+    assert len(audit.examples) == MOST_EXAMPLES
+    assert audit.list_file == str(tmp_path / "left.tsv")
+    lines = [line.split("\t") for line in (tmp_path / "left.tsv").read_text().splitlines()]
+    assert {(brick, kind) for brick, kind, _ in lines} == {("gl3:/b", "file")}
+    assert [percent_unescape(path) for *_, path in lines] == names
+    # A later audit of the same run says what is left now.
+    assert audited((b"one",), LeftListFile(str(tmp_path))).left == 1
+    assert len((tmp_path / "left.tsv").read_text().splitlines()) == 1
 
 
 @pytest.mark.parametrize(
@@ -92,7 +112,7 @@ def test_a_wipe_that_was_killed_between_two_bricks_goes_on(state: DrainState, ot
         return None
 
     world = SimpleNamespace(places=places, walks=walks, read_block=block, clock=VirtualClock())
-    call: Any = SimpleNamespace(world=world, request=SimpleNamespace(recover=False))
+    call: Any = SimpleNamespace(world=world, request=SimpleNamespace(recover=False), left_list=lambda: None)
     looker: Any = SimpleNamespace(volume=volume, audit=None)
     throttle: Any = None
     record = DrainRecord(
