@@ -66,7 +66,9 @@ _STREAMS = (
     _spec("host_allowed_streams", _G, "host", "Those of them that each host may have"),
     _spec("governor_bound", _G, "bound", "1 for what keeps the number of streams where it is"),
     _spec("bandwidth_limit_bytes_per_second", _G, "", "What all streams together may move; left out without a limit"),
-    _spec("host_load", _G, "host", "Load average of one minute of each host that has streams, when the run looked last"),
+    _spec(
+        "host_load", _G, "host", "Load average of one minute of each host that has streams, when the run looked last"
+    ),
     _spec("host_load_limit", _G, "", "Load beyond which streams are taken away; left out without a limit"),
     _spec("paused", _G, "", "1 while the migration is paused by hand"),
     _spec("window_holds", _G, "window", "1 while a window of [transfer] holds, otherwise 0"),
