@@ -36,7 +36,7 @@ class Dying:
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._wrapped, name)
         if not callable(found):
-            return found if isinstance(found, int | str | bytes) else Dying(found, self._death)
+            return found if isinstance(found, int | float | str | bytes) else Dying(found, self._death)
 
         def call(*args: Any, **kwargs: Any) -> Any:
             self._death.tick()

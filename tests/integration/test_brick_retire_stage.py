@@ -183,8 +183,8 @@ class Site:
         self.volume.fault("back up")
         self.backups.append(name)
 
-    def retire(self, *, confirm: str | None = "vol1", dry_run: bool = False) -> RetirementSummary:
-        world = RetirementWorld(
+    def world(self) -> RetirementWorld:
+        return RetirementWorld(
             volume=self.volume,
             source=self.source,
             target_root=b"/mnt/beegfs",
@@ -204,7 +204,9 @@ class Site:
             blocking=inline if self.hooks is None else DaemonThreads(),
             tokens=new_token,
         )
-        return asyncio.run(retire_volume(RetireRequest(pid=1, confirm=confirm, dry_run=dry_run), world))
+
+    def retire(self, *, confirm: str | None = "vol1", dry_run: bool = False) -> RetirementSummary:
+        return asyncio.run(retire_volume(RetireRequest(pid=1, confirm=confirm, dry_run=dry_run), self.world()))
 
 
 @pytest.fixture

@@ -1,0 +1,82 @@
+"""A retirement with its hooks, killed before every call of anything that it works with."""
+
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from migrator.domain.hooks import HookStep
+from migrator.domain.retirement import RetireEnding, RetirementState
+from migrator.stages.bricks.retire_context import RetirementWorld
+from tests.deaths import Death, Killed, dying
+from tests.fakes import inline
+from tests.integration.test_brick_retire_stage import Rooted, Site, Volume, found
+from tests.kills import DoingHooks, Left, copied, deaths, in_memory, new_ledger, ticking
+
+S = RetirementState
+CHANGED = b"home/alice/y"
+
+
+@dataclass
+class Dying(Site):
+    """A site with hooks, whose every part may be killed."""
+
+    death: Death | None = None
+
+    def __post_init__(self) -> None:
+        self.called = DoingHooks({HookStep.RETIRE: lambda: None})
+
+    def world(self) -> RetirementWorld:
+        world, death = super().world(), self.death or Death(left=1 << 30)
+        return replace(
+            world,
+            volume=dying(world.volume, death),
+            source=dying(world.source, death),
+            writers=dying(world.writers, death),
+            endpoints=ticking(world.endpoints, death),
+            scan=ticking(world.scan, death),
+            cover=dying(world.cover, death),
+            list_to=ticking(world.list_to, death),
+            back_up=ticking(world.back_up, death),
+            hooks=dying(self.called, death),
+            ledger=dying(self.ledger, death),
+            blocking=inline,
+            tokens=self.called.new_token,
+        )
+
+
+@pytest.fixture
+def memory() -> Iterator[Path]:
+    with in_memory() as directory:
+        yield directory
+
+
+def test_killed_before_any_call_the_volume_is_stopped_once_by_the_same_command(memory: Path) -> None:
+    prepared, died_in, left = new_ledger(memory / "prepared.db"), set[RetirementState | None](), Left()
+    for death in deaths():
+        with copied(prepared, memory / "ledger.db") as ledger:
+            site = Dying(
+                ledger, Volume(ledger=ledger), [[found(b"home/alice/x"), found(CHANGED, ctime_ns=2)]], Rooted()
+            )
+            site.source.add(CHANGED, b"content")
+            site.death = death
+            with suppress(Killed):
+                site.retire()
+            newest = ledger.retirements.newest()
+            died_in.add(newest.state if newest else None)
+            if not left.is_new(memory / "ledger.db", site.volume.stops, site.called):
+                continue
+            site.death = None
+            done = site.retire()
+            assert done.ending in (RetireEnding.DONE, RetireEnding.DONE_BEFORE), done
+            assert (site.volume.stops, site.volume.intents) == (1, [S.STOPPING])
+            newest = ledger.retirements.newest()
+            assert newest is not None
+            assert (newest.id, newest.state) == (1, S.RETIRED)
+            assert site.backups
+            assert site.locks.held == set()
+            assert site.called.told() == ["post-retire"]
+            assert not ledger.hooks.unfinished((HookStep.RETIRE,))
+    assert died_in >= {None, S.STOPPING, S.RETIRED}
