@@ -189,7 +189,7 @@ def test_a_drain_whose_host_reboots_comes_to_its_end_by_itself(drains: Drains, b
     # It is looked at while the host is away: nothing is concluded from that.
     wait_until(lambda: drains.state() in ("started", "draining"), "it is watched")
     lab.boot_host(lab.host_of(brick))
-    assert running.wait(DEADLINE_S) == 0, said(drains)
+    assert running.wait(2 * DEADLINE_S) == 0, said(drains)
     assert drains.state() == "committed"
     assert brick.name not in drains.names()
     wait_until_all_is_there(lab, before)
@@ -215,7 +215,7 @@ def test_a_drain_whose_mover_is_lost_in_a_reboot_goes_on_when_it_was_helped_as_t
         file.unlink()
     lab.stop_glusterd(host)
     asyncio.run(start_glusterd(lab, brick))
-    assert running.wait(DEADLINE_S) == 0, said(drains)
+    assert running.wait(2 * DEADLINE_S) == 0, said(drains)
     assert drains.state() == "committed"
     assert brick.name not in drains.names()
     wait_until_all_is_there(lab, before)

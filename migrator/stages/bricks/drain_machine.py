@@ -26,7 +26,9 @@ command has the volume.
 """
 
 _SETTLE_S = 60.0
-"""So long bricks and hosts may take to be up after a reboot, before a drain that broke off by it waits for people."""
+"""So long bricks and hosts may take to be up after a reboot, before a drain that broke off by it, or cannot be told of, waits
+for people.
+"""
 
 _AGAIN = 3
 """So often one call begins a drain anew by itself."""
@@ -111,7 +113,7 @@ class DrainMachine:
     def _looks_again(self, record: DrainRecord, step: Halt, seen: DrainSeen, *, looks: int, waited_s: float) -> bool:
         """Whether the next look may say something else by itself: one failed, or what broke a drain off is coming up again."""
         if step.look_again:
-            return looks < _LOOKS or waited_s < _LOOKS_S
+            return looks < _LOOKS or waited_s < (_SETTLE_S if self.looker.host_was_away else _LOOKS_S)
         if self.back or record.state is not DrainState.FAILED or not self.looker.host_was_away or seen.state is None:
             return False
         settles = bool(seen.preflight) and set(seen.preflight or ()) <= set(health_problems(seen.state))

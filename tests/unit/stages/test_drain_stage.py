@@ -770,6 +770,21 @@ def reboots(site: Site, *, looks: int) -> None:
     site.glusterd.meanwhile = [nothing, goes, nothing, nothing, comes, *[nothing] * looks, is_up]
 
 
+def test_bricks_that_come_up_after_their_host_are_waited_for_where_the_drain_was_just_begun(site: Site) -> None:
+    def goes() -> None:
+        site.volume.peer_up = False
+
+    def comes() -> None:
+        site.volume.peer_up, site.volume.brick_up = True, False
+
+    def is_up() -> None:
+        site.volume.brick_up = True
+
+    site.glusterd.meanwhile = [goes, nothing, comes, *[nothing] * 40, is_up]
+    assert site.drain().ending is DrainEnding.DONE
+    assert site.volume.tasks_made == 1
+
+
 def test_what_breaks_off_by_a_reboot_begins_anew_by_itself_when_the_brick_is_up(site: Site) -> None:
     reboots(site, looks=20)
     assert site.drain().ending is DrainEnding.DONE
