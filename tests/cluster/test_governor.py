@@ -26,7 +26,7 @@ from tests.cluster.site import LabSite, lab_site
 pytestmark = [pytest.mark.cluster, pytest.mark.needs_root, pytest.mark.slow, pytest.mark.timeout(300)]
 
 WORK = "governed"
-FILES = 500
+FILES = 700
 IN_A_DIRECTORY = 4
 JOBS = 2
 LATENCY_MS = 120
