@@ -23,6 +23,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
+from migrator.domain.entry import ACL_ACCESS, ACL_DEFAULT
+from migrator.domain.paths import percent_unescape
 from migrator.stages.lab.churn_journal import Touched, read_journal
 from migrator.stages.lab.machine import why_no_cluster
 
@@ -33,6 +35,7 @@ MIGRATOR = Path(sys.executable).with_name("migrator")
 LAYOUTS = ("distribute", "distributed-replicate", "distributed-arbiter")
 SETTINGS = '\n[drain]\nthrottle = "normal"\npoll = "1s"\n'
 _TIMES, _SHOWN = 4, 8
+_MODE_ACL_BYTES = 28
 _PAUSE_S, _CHURN_PER_S = 0.2, 10.0
 """What users write must be less than Gluster moves on this machine."""
 
@@ -98,7 +101,9 @@ _NOT_THERE = ("listed, and not there",)
 
 
 def everything(root: Path) -> Seen:
-    """Every path below a directory: type, mode, owner, mtime (not of directories), and target, or content by its digest."""
+    """Every path below a directory: type, mode, owner, mtime (not of directories), and target, content by its digest, or ACLs of a
+    directory.
+    """
     found: Seen = {}
     top = os.fsencode(root)
     # By descriptors: a path that users can have may be too long below a mount point that is named too.
@@ -129,10 +134,23 @@ def _one(name: bytes, above: int) -> tuple[object, ...]:
             what = _digest(name, above)
         elif kind == stat.S_IFLNK:
             what = os.readlink(name, dir_fd=above)
+        elif kind == stat.S_IFDIR:
+            what = tuple(_acl(name, above, which) for which in (ACL_ACCESS, ACL_DEFAULT))
     except FileNotFoundError:
         return _NOT_THERE
     mtime_ns = 0 if kind == stat.S_IFDIR else status.st_mtime_ns
     return (what, oct(status.st_mode), status.st_uid, status.st_gid, mtime_ns)
+
+
+def _acl(name: bytes, above: int, which: bytes) -> bytes:
+    """Empty where there is none, or none that says more than a mode."""
+    try:
+        acl = os.getxattr(b"/proc/self/fd/%d/%s" % (above, name), which, follow_symlinks=False)
+    except OSError as error:
+        if error.errno in (errno.ENODATA, errno.EOPNOTSUPP):
+            return b""
+        raise
+    return b"" if which == ACL_ACCESS and len(acl) == _MODE_ACL_BYTES else acl
 
 
 def _digest(name: bytes, above: int) -> str:
@@ -178,6 +196,7 @@ class Line:
     refused: int
     lost: int
     different: int
+    listed: int
     complaints: tuple[str, ...]
 
 
@@ -263,6 +282,19 @@ class Rehearsal:
             print("".join(f"    {line}\n" for line in self.failed_moves()[-_SHOWN:]), end="", flush=True)
         return drained, _TIMES
 
+    def add(self, bricks: Sequence[str]) -> Document:
+        """Until they have come to rest; the last document. What users rename or delete while it is moved counts as a failure here
+        too: then the command is given again.
+        """
+        words = ("brick", "add", *bricks, "--to", "source")
+        self.kill_in(("layout", "laid-out", "balancing"), *words)
+        for _ in range(_TIMES):
+            added = self.json(*words, allowed=(0, 4))
+            if added["exit_code"] == 0 or added["state"] != "failed":
+                break
+            print(f"rehearsal: {added['words']}", flush=True)
+        return added
+
     def failed_moves(self) -> list[str]:
         """What Gluster says of files that it could not move."""
         logs = (self.directory / "hosts").glob("*/log/*-rebalance.log")
@@ -305,11 +337,7 @@ def rehearse(layout: str, directory: Path) -> Line:
         drained, again = at.drain(bricks, word)
         drained_s = time.monotonic()
         between = everything(source)
-        # As docs/bricks.md advises: by it directories get their owners back.
-        at.json("scan", "--via", "bricks")
-        add = ("brick", "add", *bricks, "--to", "source")
-        at.kill_in(("layout", "laid-out", "balancing"), *add)
-        added = at.json(*add)
+        added = at.add(bricks)
         added_s = time.monotonic()
     with at.fresh_mount() as fresh:
         named = by_name(fresh, before.keys() | writer.paths(working))
@@ -317,9 +345,12 @@ def rehearse(layout: str, directory: Path) -> Line:
     touched = read_journal(os.fsencode(journal))
     seen = {"drained": between, "added": after, "by name": named, "users' mount": everything(source)}
     wrong = {when: differences(before, one, touched, working) for when, one in seen.items()}
+    # What the program tells people to look at, with the command that puts it right.
+    listed = {percent_unescape(one["path"]): one["command"] for one in added["directories"]}
+    wrong = {when: [path for path in paths if path not in listed] for when, paths in wrong.items()}
     different = sorted({path for paths in wrong.values() for path in paths})
     lost = writer.lost()
-    closed = sorted(set(shut(after)) - set(shut(before)))
+    closed = sorted(set(shut(after)) - set(shut(before)) - listed.keys())
     complaints = list(_complaints(at, bricks, writer, drained, added))
     complaints += [
         f"different ({when}): {os.fsdecode(path)!r}: {before.get(path)} -> {seen[when].get(path)}"
@@ -342,6 +373,7 @@ def rehearse(layout: str, directory: Path) -> Line:
         refused=len(writer.errors),
         lost=len(lost),
         different=len({*different, *closed}),
+        listed=len(listed),
         complaints=tuple(complaints),
     )
 
@@ -379,11 +411,12 @@ def print_table(lines: Sequence[Line]) -> None:
         "written",
         "refused",
         "different",
+        "listed",
         "lost",
     )
     rows: list[tuple[str, ...]] = [heads]
     for line in lines:
-        figures = (line.again, line.churned, line.written, line.refused, line.different, line.lost)
+        figures = (line.again, line.churned, line.written, line.refused, line.different, line.listed, line.lost)
         moved = (line.files, line.moved_files, round(line.moved_bytes / 2**20), round(line.drain_s), round(line.add_s))
         rows.append((line.layout, *(f"{figure:,}" for figure in (*moved, *figures))))
     widths = [max(len(row[column]) for row in rows) for column in range(len(heads))]
