@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 FIXTURES = Path(__file__).resolve().parent / "fixtures" / "beegfs"
+QUOTAS = FIXTURES / "quotas"
 VERSIONS = ("8.2.2", "8.3.1")
 
 _PROGRAM = """#!{python} -IS
@@ -31,7 +32,10 @@ if refused.exists():
     sys.exit(1)
 if words[:2] == ["target", "list"]:
     end("targets", int((here / "code").read_text()))
-if words[:2] == ["quota", "list-usage"]:
+counted = words[:1] == ["quota"] and here / ("quota-" + words[1].partition("-")[2])
+if counted and counted.exists():
+    end(counted.name)
+if words[:1] == ["quota"]:
     end("quota", int((here / "quota.code").read_text()))
 if words[0] != "entry":
     sys.exit("Error: unknown command")
@@ -92,6 +96,22 @@ class FakeTool:
         (self.directory / "targets.new").write_bytes(output)
         (self.directory / "targets.new").replace(self.directory / "targets")
         (self.directory / "code").write_text(str(code))
+
+    def count_quotas(self) -> None:
+        """From now on there are quotas, of `QUOTAS`."""
+        for name in ("usage", "limits", "defaults"):
+            (self.directory / f"quota-{name}").write_bytes((QUOTAS / f"8-{name}.out").read_bytes())
+
+    def limit(self, uid: int, *, used_bytes: int, limit_bytes: int) -> None:
+        """From now on this user has a limit, and nobody else."""
+        self.count_quotas()
+        row = {"id": uid, "name": "", "pool": "storage_pool_default", "type": "user", "inode": "0/\u221e"}
+        row["space"] = f"{used_bytes}/{limit_bytes}"
+        (self.directory / "quota-usage").write_text(json.dumps(row) + "\n")
+        (self.directory / "quota-limits").write_text("")
+        defaults = json.loads((self.directory / "quota-defaults").read_text())
+        none = {"user_space_limit": "\u221e", "user_inode_limit": "\u221e"}
+        (self.directory / "quota-defaults").write_text(json.dumps(defaults | none) + "\n")
 
     def refuse(self, said: bytes | None) -> None:
         """From now on every question fails with this; None: no more."""

@@ -17,6 +17,7 @@ from migrator.domain.plan import (
     TransferCost,
     TreeUsage,
 )
+from migrator.domain.quota import TreeOwner
 from migrator.domain.schedule import Schedule
 from migrator.domain.schedule_facts import BatchFacts, Placed, ScheduleFacts, SubvolumeFacts, TargetPart
 from migrator.domain.site import Capacity
@@ -196,6 +197,10 @@ def sample_plan() -> Plan:
             ),
         ),
         schedule=schedule(batches),
+        owners=tuple(
+            TreeOwner(tree=one.tree.path, uid=uid, size_bytes=one.size_bytes, files=one.files - one.symlinks)
+            for uid, one in enumerate(RANKING, start=20_001)
+        ),
     )
 
 

@@ -1,7 +1,7 @@
 """`plan`: who moves when, and whether it fits."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -24,6 +24,7 @@ from migrator.ports.usage import CatalogReader
 from migrator.stages.plan import PlanRequest, PlanResult, make_plan
 from migrator.stages.plan_reaping import PlanReaping
 from migrator.stages.storage_looks import look_at_storage
+from migrator.stages.target_quotas import QuotaLook, look_at_quotas
 
 if TYPE_CHECKING:
     from migrator.adapters.output.document import Document
@@ -64,7 +65,13 @@ def plan_command(
     with wiring.ledger() as ledger, wiring.source() as source, wiring.target() as target:
         known = ledger.site.read()
         quotas, catalogs = run_to_end(_gathered(source, wiring), when_interrupted="run the command again")
-        storage = run_to_end(look_at_storage(wiring.storage_targets()), when_interrupted="run the command again")
+        asked = wiring.storage_targets()
+        storage = run_to_end(look_at_storage(asked), when_interrupted="run the command again")
+
+        def limits(uids: Collection[int]) -> QuotaLook:
+            looking = look_at_quotas(asked, wiring.target_root, uids)
+            return run_to_end(looking, when_interrupted="run the command again")
+
         scheduling = run_to_end(
             look_for_schedule(source, kind=site.source.kind), when_interrupted="run the command again"
         )
@@ -79,6 +86,7 @@ def plan_command(
             quotas=quotas,
             capacity=storage.room(target.capacity()),
             clock=wiring.clock,
+            limits=limits,
             reaping=PlanReaping(lists=wiring.reap_lists(), atime_problem=atime_problem),
             scheduling=scheduling and replace(scheduling, storage=storage_parts(storage.seen)),
         )

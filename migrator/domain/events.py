@@ -66,6 +66,7 @@ class EventKind(StrEnum):
     RETIREMENT_FINISHED = "retirement-finished"
     RETIREMENT_GIVEN_UP = "retirement-given-up"
     RETIREMENT_HALTED = "retirement-halted"
+    QUOTA_NEAR = "quota-near"
     THROTTLE_SET = "throttle-set"
     STREAMS_SET = "streams-set"
     LIMITS_SET = "limits-set"

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
+from migrator.domain.quota import TreeOwner
 from migrator.domain.reap import PlanReap
 from migrator.domain.schedule import Schedule
 from migrator.domain.site import Capacity
@@ -141,7 +142,7 @@ class EmptyingCurve:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """The whole plan of a migration, as written to `plans/NAME.json`. `reap` is None where no rule reaps or lists,
-    `schedule` where the source has no bricks.
+    `schedule` where the source has no bricks; `owners` say whose the files of each tree are.
     """
 
     name: str
@@ -166,6 +167,7 @@ class Plan:
     emptying: tuple[EmptyingCurve, ...]
     reap: PlanReap | None = None
     schedule: Schedule | None = None
+    owners: tuple[TreeOwner, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,9 @@
 """The storage and metadata targets of the target's file system, as its own tool tells of them."""
 
+from collections.abc import Collection, Mapping
 from typing import Protocol
 
+from migrator.domain.quota import UserQuota
 from migrator.domain.storage_targets import DirectoryFacts, StorageSeen, StripeSettings
 
 
@@ -26,6 +28,11 @@ class StorageTargets(Protocol):
 
     async def quota_problem(self) -> str | None:
         """Why nobody can say what users take up by BeeGFS's own accounting; None where it can be asked."""
+
+    async def quotas(self, uids: Collection[int]) -> Mapping[int, UserQuota]:
+        """What these users take up on the target, and may. Whoever is not told of is left out; everybody is where the file system
+        has no quotas. Use lags by minutes. Raises ToolFailed.
+        """
 
     @property
     def tool(self) -> str:

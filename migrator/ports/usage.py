@@ -9,6 +9,7 @@ from migrator.decide.batching import LinkSpan
 from migrator.decide.packing import Listing, PackedChunk
 from migrator.decide.surprises import Finding, SymlinkRow
 from migrator.domain.plan import TreeUsage
+from migrator.domain.quota import TreeOwner
 from migrator.domain.reap import TreeRule
 from migrator.domain.scan import CatalogRecord
 from migrator.domain.schedule_facts import TreeOnBrick
@@ -38,6 +39,9 @@ class CatalogQueries(Protocol):
 
     def usages(self, *, now_s: float, tiny_below_bytes: int) -> Usages:
         """Counts, bytes and ages. Files last changed after `now_s` are in the bucket of the future."""
+
+    def owners(self) -> Sequence[TreeOwner]:
+        """By tree and owner the files with content, in that order."""
 
     def link_spans(self) -> Sequence[LinkSpan]:
         """Link groups with names in more than one tree, or in a tree and outside."""

@@ -34,6 +34,7 @@ from migrator.ports.site import SiteRecord
 from migrator.ports.usage import CatalogQueries, CatalogReader, ChunkListWriter, Usages
 from migrator.stages.plan_batches import BatchWriter
 from migrator.stages.plan_catalog import choose_catalog, moved_trees, require_usable
+from migrator.stages.plan_quotas import AskLimits, no_limits, quota_problems
 from migrator.stages.plan_reaping import PlanReaping, reap_for_plan
 from migrator.stages.plan_schedule import Planned, PlanScheduling, schedule_for_plan
 
@@ -73,12 +74,14 @@ def make_plan(
     clock: Clock,
     reaping: PlanReaping | None = None,
     scheduling: PlanScheduling | None = None,
+    limits: AskLimits = no_limits,
 ) -> PlanResult:
     """Make a plan, write its chunk lists and its document, and record it.
 
     `quotas` are the source's limits, `capacity` is the target's room now. A plan is written also where the target has
     not the room for all batches, or not even for the first: planning is how that is found out, and room comes as the
     migration goes on. Such batches have `fits` False and are named in `problems`; it is `run` that refuses them.
+    `limits` tells the limits of users on the target, by their numbers; who would be beyond his is a problem too.
     Without `reaping` the rules of [reap] count for nothing, without `scheduling` there is no conversion schedule. Trees whose users work on the target are left out.
 
     Raises UsageError where there is no site, no scan, no user tree, or the name is taken; Refused where the catalog is
@@ -105,6 +108,7 @@ def make_plan(
             reaping=reaping,
             scheduling=scheduling,
             moved=moved,
+            limits=limits,
         )
         plan = maker.make(name, queries, lists, ledger, quotas)
     path, checksum = documents.write(plan)
@@ -142,6 +146,7 @@ class _Maker:
     reaping: PlanReaping | None
     scheduling: PlanScheduling | None
     moved: frozenset[bytes]
+    limits: AskLimits
 
     def make(
         self,
@@ -162,6 +167,7 @@ class _Maker:
         writer = BatchWriter(site=self.site, capacity=self.capacity, arrived=self.arrived)
         batches, problems = writer.write(name, queries, lists, parts, cost)
         schedule = self._schedule(queries, ledger, ranking=ranking, batches=batches, cost=cost, reap=reap)
+        owners = tuple(one for one in queries.owners() if one.tree not in self.moved)
         return Plan(
             name=name,
             site=self.record.name,
@@ -181,10 +187,16 @@ class _Maker:
             cost=cost,
             forecast_s=sum(batch.forecast_s for batch in batches),
             target=self.capacity,
-            problems=(*self._catalog_problems(catalog, ledger), *problems, *_schedule_problems(schedule)),
+            problems=(
+                *self._catalog_problems(catalog, ledger),
+                *problems,
+                *quota_problems(self.limits, owners, ranking, arrived=self.arrived, reap=reap, meant=bool(quotas)),
+                *_schedule_problems(schedule),
+            ),
             emptying=emptying_curves(ranking, cost),
             reap=reap,
             schedule=schedule,
+            owners=owners,
         )
 
     def _reap(

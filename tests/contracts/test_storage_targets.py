@@ -10,12 +10,14 @@ from pathlib import Path
 
 import pytest
 
+from migrator.adapters.beegfs import quotas7
 from migrator.adapters.beegfs.targets import BeegfsTargets, CallTimes
 from migrator.adapters.executors.process import LocalProcesses
 from migrator.decide.storage_targets import lost_targets
 from migrator.domain.errors import ToolFailed
+from migrator.domain.quota import UserQuota
 from migrator.domain.storage_targets import CapacityPool, StorageTarget, StripeSettings, TargetKind
-from tests.beegfs_tool import FIXTURES, VERSIONS, fake_tool, recorded, targets
+from tests.beegfs_tool import FIXTURES, QUOTAS, VERSIONS, fake_tool, recorded, targets
 
 MIB = 1 << 20
 MOUNT = b"/mnt/beegfs"
@@ -36,7 +38,7 @@ case "$1 $2" in
     chunk=${{2#--chunksize=}}
     sed -e "s/Chunksize: .*/Chunksize: $((chunk / 1024))K/" -e "s/desired: .*/desired: ${{3#--numtargets=}}/" \\
         getentryinfo >new && mv new getentryinfo; exit 0 ;;
---getquota*) echo "quota is not enabled" >&2; exit 1 ;;
+--getquota*) [ "$3" = --list ] && [ -e quotas ] && {{ cat quotas; exit 0; }}; echo "quota is not enabled" >&2; exit 1 ;;
 *) exit 9 ;;
 esac
 case "$*" in
@@ -84,6 +86,13 @@ class Asked:
         shutil.copy(FIXTURES / "7" / f"listtargets-storage{name}.out", self.directory / "storage")
         if state == "down":
             shutil.copy(FIXTURES / "7" / "listtargets-storage-server-down.err", self.directory / "storage.err")
+
+    def count_quotas(self) -> None:
+        """The target has quotas."""
+        if self.version == "7":
+            shutil.copy(QUOTAS / "7.out", self.directory / "quotas")
+        else:
+            self.tool.count_quotas()
 
     def look(self) -> dict[int, StorageTarget]:
         """By number the storage targets; those of metadata by the negative number."""
@@ -139,6 +148,67 @@ def test_quotas_that_cannot_be_asked_are_told_with_the_reason(asked: Asked) -> N
     problem = asyncio.run(asked.port.quota_problem())
     assert problem is not None
     assert "uota" in problem
+
+
+def test_what_users_take_up_and_may_is_told(asked: Asked) -> None:
+    asked.count_quotas()
+    found = asyncio.run(asked.port.quotas([1001, 1002, 1003, 1004, 1005]))
+    gib = 1 << 30
+    assert found == {
+        1001: UserQuota(
+            uid=1001, used_bytes=8 * gib, used_chunk_files=900, limit_bytes=10 * gib, limit_chunk_files=1000
+        ),
+        1002: UserQuota(uid=1002, used_bytes=gib, used_chunk_files=None, limit_bytes=5 * gib, limit_chunk_files=500),
+        1003: UserQuota(uid=1003, used_bytes=0, used_chunk_files=0, limit_bytes=2 * gib, limit_chunk_files=500),
+        1004: UserQuota(uid=1004, used_bytes=0, used_chunk_files=0, limit_bytes=5 * gib, limit_chunk_files=500),
+        1005: UserQuota(uid=1005, used_bytes=5, used_chunk_files=5),
+    }
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_without_quotas_nobody_has_one(tmp_path: Path, version: str) -> None:
+    asked = Asked(tmp_path, version)
+    (asked.directory / "quota.err").write_bytes(recorded("quota-list-usage-unlicensed.json.err", version))
+    assert asyncio.run(asked.port.quotas([1001])) == {}
+
+
+def test_a_user_of_several_storage_pools_has_the_quota_of_the_one_that_trees_lie_in(tmp_path: Path) -> None:
+    asked = Asked(tmp_path, "8.2.2")
+    asked.count_quotas()
+    asked.tool.tell(targets("", changes={"target_storage_201": {"storage_pool": "s:2"}}))
+    defaults = asked.directory / "quota-defaults"
+    other = defaults.read_text().replace('"num_id":1', '"num_id":2').replace("storage_pool_default", "fast")
+    defaults.write_text(defaults.read_text() + other)
+    assert asyncio.run(asked.port.quotas([1001]))[1001].limit_chunk_files == 1000
+
+
+_SPOILED_QUOTAS = {
+    "7": [("files", "inodes"), ("900", "some"), (",1000", ""), ("1001", "")],
+    "8.2.2": [('"pool"', '"where"'), ("900/", "9.0k/"), ('"id":1001', '"id":null')],
+}
+
+
+@pytest.mark.parametrize(
+    ("version", "spoil"), [(version, spoil) for version, spoils in _SPOILED_QUOTAS.items() for spoil in spoils]
+)
+def test_quotas_of_another_form_are_refused(tmp_path: Path, version: str, spoil: tuple[str, str]) -> None:
+    asked = Asked(tmp_path, version)
+    asked.count_quotas()
+    file = asked.directory / ("quotas" if version == "7" else "quota-usage")
+    file.write_text(file.read_text().replace(*spoil))
+    with pytest.raises(ToolFailed):
+        asyncio.run(asked.port.quotas([1001]))
+
+
+def test_version_7_is_asked_for_the_users_and_the_pool_by_name(tmp_path: Path) -> None:
+    asked = Asked(tmp_path, "7")
+    asked.count_quotas()
+    found = asyncio.run(asked.port.quotas(range(1001, 1002 + quotas7.AT_ONCE)))
+    calls = [call for call in (asked.directory / "asked").read_text().splitlines() if "--getquota" in call]
+    assert len(calls) == 2
+    assert calls[0].startswith("--getquota --uid --list 1001,1002,")
+    assert "--storagepoolid" not in calls[0]
+    assert set(found) == {1001, 1002, 1003, 1004, 1005}
 
 
 def test_the_mount_is_named_to_the_tool(asked: Asked) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from tests.beegfs_like import beegfs_like, missing_for_fuse
 from tests.beegfs_tool import FakeTool, fake_tool, targets
-from tests.cut_site import cut_site
+from tests.cut_site import OWNERS, cut_site
 from tests.faults.test_run_faults import SLOW, MakeXfs, has_no_streams, made_site
 from tests.run_site import RealSite, fill_tree, unfreeze, wait_for
 from tests.xfs import XfsMount
@@ -140,6 +140,14 @@ def test_nobody_is_frozen_while_a_storage_target_is_lost(
         assert "target_storage_201" in problem
         assert site.calls() == []
         tool.tell(targets(""))
+        # Nor one who could write nothing afterwards.
+        uid = OWNERS["ann"]
+        tool.limit(uid, used_bytes=1 << 30, limit_bytes=1 << 30)
+        (problem,) = site.cutover(code=4)["problems"]
+        assert f"uid {uid}" in problem
+        assert "could write nothing on the target" in problem
+        assert site.calls() == []
+        tool.limit(uid, used_bytes=1, limit_bytes=1 << 30)
         before = site.snapshot()
         site.cutover()
         site.assert_works_on("target", before)
@@ -160,7 +168,15 @@ def test_a_target_whose_statfs_knows_no_inodes_is_filled_by_what_its_tool_says(
         assert refused.returncode == 4
         assert "not known how many files" in refused.stderr
         tool = as_beegfs(site, scratch)
-        assert site.migrator("plan").returncode == 0
+        owner = next((xfs_source.path / "home" / "alice" / "d1").iterdir()).stat().st_uid
+        tool.limit(owner, used_bytes=1 << 30, limit_bytes=1 << 30)
+        planned = site.migrator("plan")
+        assert planned.returncode == 0
+        assert f"uid {owner} " in planned.stdout
+        beyond = site.run()
+        assert beyond.returncode == 4
+        assert "hard limit" in beyond.stderr
+        tool.limit(owner, used_bytes=1, limit_bytes=1 << 40)
         none_left = {f"target_meta_{number}": {"inodes_free": "3"} for number in (1, 2)}
         tool.tell(targets("", changes=none_left))
         short = site.run()

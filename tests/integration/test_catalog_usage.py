@@ -119,6 +119,35 @@ def test_usage_is_that_of_a_plain_count(queries_of: Opener, seed: int) -> None:
             assert sum(bucket.size_bytes for bucket in buckets) == found.size_bytes
 
 
+@pytest.mark.parametrize("seed", [1, 2])
+def test_owners_have_their_files_with_content_each_inode_once(queries_of: Opener, seed: int) -> None:
+    entries = odd_entries(seed)
+    wanted: dict[tuple[bytes, int], list[int]] = {}
+    once: dict[tuple[object, object], Entry] = {}
+    for entry in entries:
+        if entry.type is EntryType.FILE and entry.size_bytes and tree_of(entry) is not None:
+            once[tree_of(entry), entry.link_group or entry.path] = entry
+    for entry in once.values():
+        tree = tree_of(entry)
+        assert tree is not None
+        wanted.setdefault((tree, entry.uid), []).append(min(entry.size_bytes, entry.blocks * 512))
+    found = queries_of(entries).owners()
+    assert {(one.tree, one.uid): (one.size_bytes, one.files) for one in found} == {
+        key: (sum(sizes), len(sizes)) for key, sizes in wanted.items()
+    }
+
+
+def test_of_a_file_with_holes_an_owner_has_what_is_allocated(queries_of: Opener) -> None:
+    tree = TREES[0]
+    files = [
+        invented(tree + b"/holes", size_bytes=1 << 30, blocks=8, uid=7),
+        invented(tree + b"/small", size_bytes=10, blocks=8, uid=7),
+        invented(tree + b"/empty", uid=7),
+    ]
+    (found,) = queries_of(files).owners()
+    assert (found.tree, found.uid, found.size_bytes, found.files) == (tree, 7, 4096 + 10, 2)
+
+
 def test_a_tree_without_rows_is_there_with_nothing_in_it(queries_of: Opener) -> None:
     usages = queries_of([invented(b"home/alice/file", size_bytes=1)], (b"home/alice", b"home/gone")).usages(
         now_s=float(NOW_S), tiny_below_bytes=1

@@ -1,7 +1,7 @@
 """The planning stage with real catalogs, plan files and ledger."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -23,12 +23,15 @@ from migrator.config.site import (
 from migrator.domain.entry import Entry, EntryType
 from migrator.domain.errors import Refused, UsageError
 from migrator.domain.plan import Order, Plan, SurpriseKind
+from migrator.domain.quota import UserQuota
 from migrator.domain.scan import CatalogRecord
 from migrator.domain.site import BEEGFS_CAPABILITIES, Capacity, MountIdentity, TargetCapabilities
 from migrator.domain.states import ChunkKind
 from migrator.ports.ledger import Ledger
 from migrator.ports.site import SiteRecord
 from migrator.stages.plan import PlanRequest, PlanResult, make_plan
+from migrator.stages.plan_quotas import AskLimits, no_limits
+from migrator.stages.target_quotas import QuotaLook
 from tests.catalogs import SITE_ID, directory, invented, symlink, write_catalog
 from tests.fakes import VirtualClock
 
@@ -98,6 +101,7 @@ class World:
         *,
         capacity: Capacity = ROOMY,
         quotas: Sequence[tuple[bytes, int]] = (),
+        limits: AskLimits = no_limits,
     ) -> PlanResult:
         return make_plan(
             request or PlanRequest(),
@@ -109,6 +113,7 @@ class World:
             quotas=quotas,
             capacity=capacity,
             clock=VirtualClock(),
+            limits=limits,
         )
 
     def listed(self, plan: Plan) -> Counter[tuple[int, ChunkKind, bytes]]:
@@ -383,3 +388,24 @@ def test_the_same_catalog_gives_the_same_lists(ready: World) -> None:
         for batch in ready.plan().plan.batches:
             digests[batch.number].add(batch.chunk_list_digest)
     assert all(len(found) == 1 for found in digests.values())
+
+
+def test_who_would_be_beyond_his_limit_on_the_target_is_named(ready: World) -> None:
+    asked: list[int] = []
+
+    def limits(uids: Collection[int]) -> QuotaLook:
+        asked.extend(uids)
+        return QuotaLook(quotas={uid: UserQuota(uid=uid, used_bytes=MIB, limit_bytes=300 * MIB) for uid in uids})
+
+    plan = ready.plan(limits=limits).plan
+    assert set(asked) == {one.uid for one in plan.owners} != set()
+    (problem,) = plan.problems
+    assert f"uid {asked[0]}" in problem
+    assert "hard limit" in problem
+    assert all(batch.fits for batch in plan.batches)
+
+
+@pytest.mark.parametrize("meant", [True, False])
+def test_limits_that_cannot_be_asked_are_a_problem_where_the_source_has_some(ready: World, meant: bool) -> None:
+    plan = ready.plan(limits=lambda _: QuotaLook(failure="no answer"), quotas=[(ALICE, MIB)] if meant else []).plan
+    assert ["no answer" in problem for problem in plan.problems] == [True] * meant

@@ -2,7 +2,7 @@
 
 import asyncio
 import errno
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -10,6 +10,8 @@ import pytest
 
 from migrator.domain.errors import Interrupted, Refused, ToolFailed
 from migrator.domain.events import Event, EventKind
+from migrator.domain.plan import SurpriseKind
+from migrator.domain.quota import TreeOwner, UserQuota
 from migrator.domain.run import RetryPolicy, RunStopped
 from migrator.domain.states import ChunkState, PassKind
 from migrator.domain.storage_targets import (
@@ -72,6 +74,8 @@ class Storage:
     waits: asyncio.Event | None = None
     striped: list[tuple[bytes, StripeSettings]] = field(default_factory=list)
     tool: str = "/usr/bin/beegfs"
+    limits: dict[int, UserQuota] = field(default_factory=dict)
+    no_quotas: str = ""
 
     async def look(self) -> StorageSeen:
         self.looks += 1
@@ -88,7 +92,7 @@ class Storage:
         raise AssertionError("a run asks for more")
 
     async def directory(self, path: bytes) -> DirectoryFacts:
-        raise AssertionError(path)
+        return DirectoryFacts(stripe=StripeSettings(targets=4, chunk_bytes=1 << 19))
 
     async def set_stripe(self, path: bytes, stripe: StripeSettings) -> None:
         if self.unstripable:
@@ -97,6 +101,11 @@ class Storage:
 
     async def quota_problem(self) -> str | None:
         return None
+
+    async def quotas(self, uids: Collection[int]) -> Mapping[int, UserQuota]:
+        if self.no_quotas:
+            raise ToolFailed(self.no_quotas)
+        return {uid: self.limits[uid] for uid in uids if uid in self.limits}
 
 
 def events(world: World, kind: EventKind) -> list[Event]:
@@ -323,3 +332,52 @@ def test_a_stream_of_a_final_pass_does_not_wait(
         asyncio.run(world.run())
     assert caught.value.stopped.reason is StopReason.TARGET_STUCK
     assert "target_201" in caught.value.stopped.message
+
+
+OWNER = 1001
+
+
+def plan_owned(world: World, *, quotas: bool = False) -> None:
+    """The plan says whose the files of alice's tree are; `quotas`: the source limits directories."""
+    plan, checksum = world.documents.plans["plan"]
+    owners = (TreeOwner(tree=ALICE, uid=OWNER, size_bytes=1000, files=10),)
+    surprises = tuple(replace(one, kind=SurpriseKind.QUOTA) for one in plan.surprises) if quotas else ()
+    world.documents.plans["plan"] = replace(plan, owners=owners, surprises=surprises), checksum
+
+
+@in_loop
+async def test_a_batch_that_is_beyond_its_users_limit_is_refused_and_says_whose(world: World, storage: Storage) -> None:
+    plan_owned(world)
+    storage.limits[OWNER] = UserQuota(uid=OWNER, used_bytes=GIB, limit_bytes=GIB + 1)
+    dry = await world.run(dry_run=True)
+    (guard,) = [one for one in dry.batches[0].guards if one.guard == "target quotas"]
+    assert f"uid {OWNER}" in guard.problems[0]
+    with pytest.raises(Refused) as caught:
+        await world.run()
+    assert "hard limit" in str(caught.value)
+    assert not world.streams.streams
+    storage.limits[OWNER] = UserQuota(uid=OWNER, used_bytes=GIB, limit_bytes=GIB + (1 << 20))
+    await world.run()
+    (warned,) = events(world, EventKind.QUOTA_NEAR)
+    assert "little room" in warned.message
+    assert world.is_copied()
+
+
+@in_loop
+async def test_what_has_arrived_is_not_counted_again(world: World, storage: Storage) -> None:
+    plan_owned(world)
+    await world.run()
+    storage.limits[OWNER] = UserQuota(uid=OWNER, used_bytes=GIB, limit_bytes=GIB)
+    await world.run()
+    assert not events(world, EventKind.QUOTA_NEAR)
+
+
+@pytest.mark.parametrize("meant", [True, False])
+def test_limits_that_cannot_be_asked_are_told_where_the_source_has_some(
+    world: World, storage: Storage, meant: bool
+) -> None:
+    plan_owned(world, quotas=meant)
+    storage.no_quotas = "no answer"
+    asyncio.run(world.run())
+    assert [one.message.endswith("no answer") for one in events(world, EventKind.QUOTA_NEAR)] == [True] * meant
+    assert world.is_copied()

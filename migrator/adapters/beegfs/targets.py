@@ -3,13 +3,15 @@
 import asyncio
 import os
 import shutil
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 
-from migrator.adapters.beegfs import version7, version8
+from migrator.adapters.beegfs import quotas7, quotas8, version7, version8
 from migrator.decide.storage_targets import is_lost, lost_targets, stripe_differs, target_problems
 from migrator.domain.errors import ToolFailed
 from migrator.domain.paths import show
+from migrator.domain.quota import UserQuota
 from migrator.domain.storage_targets import DirectoryFacts, StorageSeen, StripeSettings, TargetKind
 from migrator.ports.processes import Command, Completed, Processes
 
@@ -126,6 +128,30 @@ class BeegfsTargets:
         except ToolFailed as error:
             return error.message
         return None
+
+    async def quotas(self, uids: Collection[int]) -> Mapping[int, UserQuota]:
+        """As the port says. Raises ToolFailed."""
+        tool = self.tool
+        pool = (await self.look()).storage_pool
+        if _is_7(tool):
+            found: dict[int, UserQuota] = {}
+            wanted = sorted(uids)
+            for start in range(0, len(wanted), quotas7.AT_ONCE):
+                some = wanted[start : start + quotas7.AT_ONCE]
+                answer = await self._ask(tool, *quotas7.words(some, pool), self._mount_word)
+                found |= quotas7.parse_quotas(_whole(answer, tool), some)
+            return found
+        usage, limits, defaults = await asyncio.gather(
+            *(
+                self._ask(tool, *words, *self._mount_words)
+                for words in (quotas8.USAGE, quotas8.LIMITS, quotas8.DEFAULTS)
+            )
+        )
+        if any(words in usage.stderr for words in quotas8.ABSENT):
+            return {}
+        return quotas8.parse_quotas(
+            _whole(usage, tool), _whole(limits, tool), quotas8.parse_defaults(_whole(defaults, tool), pool), uids
+        )
 
     async def _storage_pool(self, seen: StorageSeen) -> int | None:
         """The pool that the root of the user trees has, where there are several; asked once, since few change it."""

@@ -36,12 +36,12 @@ _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 def parse_targets(output: bytes) -> tuple[StorageTarget, ...]:
     """Every target of `target list`. Raises ToolFailed where it is not what that says."""
-    return tuple(_target(row) for row in rows(output))
+    return tuple(_target(row) for row in parse_rows(output))
 
 
 def parse_directory(output: bytes) -> DirectoryFacts:
     """The one directory of `entry info`. Raises ToolFailed."""
-    found = rows(output)
+    found = parse_rows(output)
     if len(found) != 1:
         raise ToolFailed(f"`beegfs entry info` told of {len(found)} entries instead of one")
     pattern = _text(found[0], "stripe_pattern")
@@ -55,7 +55,7 @@ def parse_directory(output: bytes) -> DirectoryFacts:
     )
 
 
-def rows(output: bytes) -> list[dict[str, Any]]:
+def parse_rows(output: bytes) -> list[dict[str, Any]]:
     """The objects, one a line. Raises ToolFailed, also where there are none."""
     found: list[dict[str, Any]] = []
     for line in output.split(b"\n"):

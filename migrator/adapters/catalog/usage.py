@@ -18,6 +18,7 @@ from migrator.decide.packing import Listing
 from migrator.decide.surprises import MAX_EXAMPLES, Finding, SymlinkRow
 from migrator.domain.paths import parent
 from migrator.domain.plan import AgeBucket, SurpriseKind, TreeUsage
+from migrator.domain.quota import TreeOwner
 from migrator.domain.reap import TreeRule
 from migrator.domain.scan import CatalogRecord
 from migrator.domain.schedule_facts import TreeOnBrick
@@ -95,6 +96,13 @@ class UsageQueries:
             ),
             outside=outside.usage(UserTree(path=b"", user="")) if outside else None,
             outside_examples=_paths(examples),
+        )
+
+    def owners(self) -> Sequence[TreeOwner]:
+        """By tree and owner the files with content, in that order."""
+        return tuple(
+            TreeOwner(tree=_bytes(tree), uid=_int(uid), size_bytes=_int(size_bytes), files=_int(files))
+            for tree, uid, size_bytes, files in self._all(usage_sql.OWNED)
         )
 
     def link_spans(self) -> Sequence[LinkSpan]:

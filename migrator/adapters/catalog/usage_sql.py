@@ -91,6 +91,19 @@ SPANS = """
 
 SYMLINKS = "SELECT path, tree, symlink_target FROM entries WHERE type = 'symlink' AND tree IS NOT NULL"
 
+OWNED = """
+    WITH counted AS (
+        SELECT tree, uid, least(bytes, blocks * 512) AS bytes
+        FROM entries WHERE link_group IS NULL AND tree IS NOT NULL AND type = 'file' AND bytes > 0
+        UNION ALL
+        SELECT tree, min(uid), least(max(bytes), max(blocks) * 512)
+        FROM entries WHERE link_group IS NOT NULL AND tree IS NOT NULL AND type = 'file' AND bytes > 0
+        GROUP BY tree, link_group
+    )
+    SELECT tree, uid, sum(bytes)::BIGINT, count(*)::BIGINT FROM counted GROUP BY tree, uid ORDER BY tree, uid
+"""
+"""By owner what a quota of the target counts: of a file with holes, what is allocated."""
+
 OWNERS = """
     CREATE OR REPLACE TEMP TABLE owners AS
     WITH counts AS (SELECT tree, uid, count(*) AS names FROM entries WHERE tree IS NOT NULL GROUP BY ALL),

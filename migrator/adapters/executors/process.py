@@ -28,6 +28,7 @@ _log = logging.getLogger(__name__)
 
 BASE_ENVIRONMENT = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C"}
 GRACE_S = 5.0
+"""Between TERM and KILL, where nobody says otherwise."""
 _PIECE_BYTES = 1 << 16
 _DRAIN_S = 2.0
 """How long a finished program's pipes may stay open (a daemon that it started may hold them)."""

@@ -10,9 +10,11 @@ from migrator.decide.forecast import choose_cost
 from migrator.decide.freezing import closed_already, missing_freeze_hook
 from migrator.decide.site_guards import capacity_problems, health_problems
 from migrator.decide.switching import check_switch_hooks, leads_elsewhere, link_problem
+from migrator.decide.target_quotas import OwnerNeed, room_to_work
 from migrator.decide.tree_forecast import predict_freeze
 from migrator.domain.cutover import CutoverRecord, CutoverState
 from migrator.domain.errors import MigratorError
+from migrator.domain.events import EventKind, Severity
 from migrator.domain.finding import FindingStatus
 from migrator.domain.hooks import HooksFound
 from migrator.domain.paths import is_beneath
@@ -20,7 +22,7 @@ from migrator.domain.states import PassKind
 from migrator.domain.transfer import FileProblemKind
 from migrator.domain.tree import UserTree
 from migrator.stages.cutover.archives import TreeArchives
-from migrator.stages.cutover.context import Sight
+from migrator.stages.cutover.context import Cutting, Sight
 from migrator.stages.cutover.seeing import Looker
 from migrator.stages.hooking import find_hooks
 from migrator.stages.run.bases import covers
@@ -29,6 +31,7 @@ from migrator.stages.run.convergence import facts_of_passes
 from migrator.stages.run.freeze_check import check_of_trees
 from migrator.stages.run.guards import mount_findings, storage_problems
 from migrator.stages.storage_looks import look_at_storage
+from migrator.stages.target_quotas import look_at_quotas
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +52,7 @@ class Guarding:
         paused = (
             None if ledger.controls.now().hold is None else "the migration is paused: `migrator resume` lets it go on"
         )
+        capacity = await self._capacity()
         problems = cutover_problems(
             tree,
             plan=sight.plan.name,
@@ -64,11 +68,14 @@ class Guarding:
             target_closed=await self._closed(record),
             backup=await self.looker.backup(record),
             link=await self._link(tree),
-            capacity=await self._capacity(),
+            capacity=capacity,
             mounts=await self._mounts(),
             freeze=await self._freeze(tree),
             lacking_archives=await self._lacking(tree),
         )
+        if capacity == ():
+            # Servers that are down would be waited for.
+            problems = (*problems, *await self._limits(tree, record))
         return problems if paused is None else (paused, *problems)
 
     def predicted_freeze_s(self, tree: UserTree, batch: int) -> float | None:
@@ -146,6 +153,24 @@ class Guarding:
         storage = await look_at_storage(self.sight.run.storage)
         room = capacity_problems(storage.room(capacity), 0, 0, run.inodes_free, run.reserve_bytes)
         return (*room, *storage_problems(storage, run))
+
+    async def _limits(self, tree: UserTree, record: CutoverRecord) -> tuple[str, ...]:
+        """Why the user could not write on the target: his limits there. Where they cannot be asked nothing is known of any."""
+        sight = self.sight
+        owned = max(
+            (one for one in sight.plan.owners if one.tree == tree.path),
+            key=lambda one: (one.size_bytes, one.files),
+            default=None,
+        )
+        if owned is None:
+            return ()
+        owner = OwnerNeed(uid=owned.uid, users=(tree.user,))
+        look = await look_at_quotas(sight.run.storage, sight.run.target.root, [owner.uid])
+        words = room_to_work([owner], look.quotas)
+        if isinstance(sight, Cutting):
+            for warning in words.warnings:
+                sight.say(EventKind.QUOTA_NEAR, Severity.WARNING, record, warning)
+        return words.problems
 
     async def _mounts(self) -> tuple[str, ...]:
         world, site, timeout_s = self.sight.run, self.sight.site, self.sight.request.run.stall_timeout_s

@@ -12,7 +12,7 @@ from migrator.domain.errors import Refused
 from migrator.domain.events import EventKind, Severity
 from migrator.domain.paths import show
 from migrator.domain.plan import Batch, Plan
-from migrator.domain.run import BatchSummary, GuardFinding
+from migrator.domain.run import BatchSummary, GuardFinding, TreeWork
 from migrator.domain.site import Need, TargetCapabilities
 from migrator.domain.states import CHUNK_STEPS, BatchState, ChunkKind, PassState
 from migrator.domain.transfer import StopReason
@@ -24,6 +24,7 @@ from migrator.stages.run.guards import find_problems, mount_findings, refuse
 from migrator.stages.run.looking import look
 from migrator.stages.run.pool import run_step
 from migrator.stages.run.preview import remaining_of
+from migrator.stages.run.quotas import look_at_limits, quota_finding
 from migrator.stages.run.routes import Routes
 from migrator.stages.run.shared_call import SharedCall
 from migrator.stages.run.storage_watch import StorageWatch
@@ -56,11 +57,18 @@ class Copying:
             for lane in self.invocation.world.lanes.all:
                 lane.expect(bricks)
 
-    async def guard(self, need: Need) -> tuple[tuple[GuardFinding, ...], SourceHealth]:
-        """Look at everything that a pass needs; the source's health as it is before it. Raises Refused with every reason."""
+    async def guard(self, need: Need, left: Sequence[TreeWork] = ()) -> tuple[tuple[GuardFinding, ...], SourceHealth]:
+        """Look at everything that a pass needs; the source's health as it is before it. `left` is what is new on the target, by
+        tree. Raises Refused with every reason.
+        """
         findings, health = await find_problems(
             self.invocation.world, self.invocation.request, self.site, self.batch, need
         )
+        if not any(found.problems for found in findings):
+            words = await look_at_limits(self.invocation.world, self.plan, left)
+            findings = (*findings, *quota_finding(words))
+            for warning in words.warnings:
+                self.invocation.say(EventKind.QUOTA_NEAR, Severity.WARNING, f"batch {self.batch.number}", warning)
         for problem in (problem for found in findings for problem in found.problems):
             self.invocation.say(EventKind.GUARD_REFUSED, Severity.ERROR, f"batch {self.batch.number}", problem)
         refuse(self.batch, findings)

@@ -37,6 +37,7 @@ from migrator.stages.run.hooking import Hooking
 from migrator.stages.run.left_alone import BatchRefused, Chosen, choose_trees, problem_of_part, require_part
 from migrator.stages.run.meter import cancel_and_wait
 from migrator.stages.run.preview import Remaining, remaining, remaining_of
+from migrator.stages.run.quotas import look_at_limits, quota_finding
 from migrator.stages.run.recovery import recover
 from migrator.stages.run.run_words import run_words
 from migrator.stages.run.sample_thinning import sample_thinning
@@ -228,6 +229,8 @@ async def _preview(
         else:
             left = remaining(world, plan, batch, left_alone=alone)
         findings, _ = await find_problems(world, request, site, batch, left.need)
+        if begun is None and not any(found.problems for found in findings):
+            findings = (*findings, *quota_finding(await look_at_limits(world, plan, left.trees)))
         if problem := problem_of_part(world.ledger, plan, chosen):
             findings = (*findings, GuardFinding(guard="seed pass", problems=(problem,)))
         finished = left.record is not None and not left.chunks and not at_most

@@ -37,7 +37,7 @@ class SeedPass:
             return self._nothing_to_do(left)
         copying = self._copying
         copying.expect(left.bricks)
-        findings, health = await copying.guard(left.need)
+        findings, health = await copying.guard(left.need, left.trees)
         capabilities = await copying.capabilities()
         await copying.make_trees()
         summary = await copying.carry_out(
