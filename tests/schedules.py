@@ -173,7 +173,8 @@ class Replay:
         self.free = [float(part.free_bytes) for part in self.facts.target if part.takes_new]
         self.fill(self.trash)
         obstacle = self.outcome.obstacle
-        end_day = inf if obstacle is None else obstacle.day
+        done_day = inf if self.outcome.done_day is None else self.outcome.done_day
+        end_day = done_day if obstacle is None else obstacle.day
         grown = obstacle is not None and obstacle.kind in (ObstacleKind.TARGET_GROWTH, ObstacleKind.SOURCE_GROWTH)
         for day, _, act in sorted(self.events(), key=lambda event: event[:2]):
             # What growth fills is full on that very day.
@@ -254,16 +255,21 @@ class Replay:
         self.gone.add(place)
 
     def join(self, place: int) -> None:
-        """Where it would be full too soon it waits for another."""
+        """Where it would be full too soon it waits for others."""
         self.waiting.append(self.facts.subvolumes[place].added_bytes)
-        for one in sorted(self.waiting, reverse=True):
-            if self.facts.target_low_bytes is None or self.evenly([*self.free, one]) >= self.evenly(self.free):
-                self.waiting.remove(one)
-                self.joined.append(one)
-                self.free.append(one)
+        joined, free, best = self.joined, self.free, self.left_on_target()
+        rest = sorted(self.waiting, reverse=True)
+        for count in range(1, len(rest) + 1):
+            self.joined, self.free = [*self.joined, rest[count - 1]], [*self.free, rest[count - 1]]
+            if self.left_on_target() >= best - 1e-9:
+                joined, free, best, self.waiting = self.joined, self.free, self.left_on_target(), rest[count:]
+        self.joined, self.free = joined, free
 
-    def evenly(self, free: Sequence[float]) -> float:
-        return evenly(free, self.facts.target_low_bytes or 0)
+    def left_on_target(self) -> float:
+        """What more may be brought."""
+        left = self.room() - sum(self.on_target.values()) - self.trash
+        low = self.facts.target_low_bytes
+        return left if low is None else min(left, evenly(self.free, low) - self.facts.reserve_bytes)
 
     def fill(self, added: float) -> None:
         if self.facts.target_low_bytes is not None:

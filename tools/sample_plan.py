@@ -1,10 +1,15 @@
 """Write plans/sample.json anew: the plan of an invented site, in the form that this version writes (`make docs`)."""
 
+from dataclasses import replace
 from pathlib import Path
 
+from migrator.decide.drain_copying import slower_in_drains
+from migrator.decide.drain_cost import assumed_drain_cost
+from migrator.decide.growth import Growth
 from migrator.decide.plan_document import write_document
 from migrator.decide.schedule import make_schedule
-from migrator.decide.schedule_words import assumptions
+from migrator.decide.schedule_words import Rates, assumptions
+from migrator.domain.drain_copying import CopyTally, DrainCopying
 from migrator.domain.plan import (
     AgeBucket,
     Batch,
@@ -22,7 +27,7 @@ from migrator.domain.schedule import Schedule
 from migrator.domain.schedule_facts import BatchFacts, Placed, ScheduleFacts, SubvolumeFacts, TargetPart
 from migrator.domain.site import Capacity
 from migrator.domain.tree import UserTree
-from migrator.domain.units import DAY_S, GIB, MIB, TIB, YEAR_S
+from migrator.domain.units import DAY_S, GIB, TIB, YEAR_S
 
 SAMPLE = Path(__file__).resolve().parent.parent / "plans" / "sample.json"
 CREATED_AT_S = 1_767_225_600.0
@@ -102,7 +107,7 @@ def spread(one: Batch) -> Placed:
 
 def schedule(batches: tuple[Batch, ...]) -> Schedule:
     """Two servers with two bricks each; what is cleared is added to the target."""
-    size_bytes = 6 * TIB
+    size_bytes, drains = 6 * TIB, assumed_drain_cost()
     used_bytes = sum(one.size_bytes for one in batches) // BRICKS
     facts = ScheduleFacts(
         subvolumes=tuple(
@@ -137,11 +142,17 @@ def schedule(batches: tuple[Batch, ...]) -> Schedule:
         retain_days=30.0,
         trash_keep_days=14.0,
         purge_days_per_file=1.0 / (1000 * DAY_S),
-        drain_days_per_byte=1.0 / (50 * MIB * DAY_S),
-        drain_days_per_file=0.014 / DAY_S,
+        drain_days_per_byte=drains.s_per_byte / DAY_S,
+        drain_days_per_file=drains.s_per_file / DAY_S,
         handover_days=1.0,
     )
-    return make_schedule(facts, assumptions=assumptions(facts, COST, {}))
+    growth = Growth(
+        bytes_per_day=facts.growth_bytes_per_day, basis="[capacity] growth; too little was measured here yet"
+    )
+    nothing = DrainCopying(in_drains=CopyTally(), outside=CopyTally())
+    rates = Rates(copying=COST, slower=slower_in_drains(nothing, COST), drains=drains, growth=growth)
+    made = make_schedule(facts, assumptions=assumptions(facts, rates, {}))
+    return replace(made, growth_basis=growth.basis)
 
 
 def sample_plan() -> Plan:

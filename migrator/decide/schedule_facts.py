@@ -22,13 +22,7 @@ from migrator.domain.schedule_facts import (
 )
 from migrator.domain.site import Need
 from migrator.domain.storage_targets import StorageSeen, TargetKind
-from migrator.domain.units import DAY_S, MIB, YEAR_S
-
-DRAIN_BYTES_PER_S = 50 * MIB
-"""Admins tell of weeks for a brick of 40 TB in use; this is ten days."""
-
-DRAIN_S_PER_FILE = 0.014
-"""6,773 small files left a brick of a quiet distributed volume in 97 s (GlusterFS 10.3, `rebal-throttle` normal)."""
+from migrator.domain.units import DAY_S, YEAR_S
 
 HANDOVER_DAYS = 1.0
 """From a cleared brick to a storage target: a file system is made anew, and somebody has to be there."""

@@ -27,11 +27,15 @@ class TargetSide:
         self.inodes_rate = sum(kept.placed.all_files for kept in facts.kept) * share
         self.room_bytes = self._room()
 
-    def _room(self) -> float:
-        room = min(self._below_fill_bytes, self._free_bytes - self._facts.reserve_bytes)
+    def _room(self, *added: int) -> float:
+        """What may be brought in all, with so large storage targets more."""
+        room = min(
+            self._below_fill_bytes + sum(added) * self._facts.max_fill,
+            self._free_bytes + sum(added) - self._facts.reserve_bytes,
+        )
         low_bytes = self._facts.target_low_bytes
         if low_bytes is not None:
-            even = self._brought_bytes + even_room(self._free, low_bytes)
+            even = self._brought_bytes + even_room([*self._free, *added], low_bytes)
             room = min(room, even - self._facts.reserve_bytes)
         return max(room, 0.0)
 
@@ -40,22 +44,18 @@ class TargetSide:
         without it, is left out until that is not so any more.
         """
         low_bytes = self._facts.target_low_bytes
-        if low_bytes is None:
-            self._grow(added_bytes)
-        else:
+        if low_bytes is not None:
             self._free = filled(self._free, self.used_bytes(day) - self._brought_bytes, low_bytes)
             self._brought_bytes = self.used_bytes(day)
-            self._left_out.append(added_bytes)
-            for one in sorted(self._left_out, reverse=True):
-                if even_room([*self._free, one], low_bytes) >= even_room(self._free, low_bytes):
-                    self._free.append(float(one))
-                    self._left_out.remove(one)
-                    self._grow(one)
+        self._left_out.append(added_bytes)
+        largest_first = sorted(self._left_out, reverse=True)
+        # Of the same number the largest are best; each alone may be too small where all together are not.
+        count = max(range(len(largest_first) + 1), key=lambda count: (self._room(*largest_first[:count]), count))
+        joined, self._left_out = largest_first[:count], largest_first[count:]
+        self._free += map(float, joined)
+        self._free_bytes += sum(joined)
+        self._below_fill_bytes += sum(joined) * self._facts.max_fill
         self.room_bytes = self._room()
-
-    def _grow(self, added_bytes: int) -> None:
-        self._free_bytes += added_bytes
-        self._below_fill_bytes += added_bytes * self._facts.max_fill
 
     def take(self, batch_bytes: float, batch_inodes: float, bytes_rate: float, inodes_rate: float) -> None:
         """A batch is copied: from now on its place counts, and it grows."""

@@ -1,38 +1,51 @@
 """What a conversion schedule rests on, and what stops one, in sentences. Pure."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import assert_never
 
 from migrator.decide.drain_copying import SlowerInDrains
-from migrator.decide.schedule_facts import DRAIN_BYTES_PER_S, DRAIN_S_PER_FILE
+from migrator.decide.drain_cost import DrainCost
+from migrator.decide.growth import Growth
 from migrator.domain.plan import TransferCost
 from migrator.domain.reap import ReapAction, ReapedTree
 from migrator.domain.schedule import Obstacle, ObstacleKind, Schedule
 from migrator.domain.schedule_facts import ScheduleFacts
-from migrator.domain.units import MIB, format_size, several
+from migrator.domain.units import DAY_S, format_size, several
+
+_LAST_S = 253402300799.0
+"""The end of the year 9999, the last that a date can hold."""
 
 
-def assumptions(
-    facts: ScheduleFacts, cost: TransferCost, slower: SlowerInDrains, reaped: Mapping[bytes, ReapedTree]
-) -> tuple[str, ...]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rates:
+    """What was measured here or is assumed: copying, copying beside drains, drains, and what users add."""
+
+    copying: TransferCost
+    slower: SlowerInDrains
+    drains: DrainCost
+    growth: Growth
+
+
+def assumptions(facts: ScheduleFacts, rates: Rates, reaped: Mapping[bytes, ReapedTree]) -> tuple[str, ...]:
     """The sentences of a schedule with these facts."""
-    return (*_rates(facts, cost, slower), *_sources(facts, reaped), *_target(facts))
+    return (*_rates(facts, rates), *_sources(facts, reaped), *_target(facts))
 
 
-def _rates(facts: ScheduleFacts, cost: TransferCost, slower: SlowerInDrains) -> Iterator[str]:
-    yield f"copying: {cost.basis}"
-    yield f"copying while a drain moves files, when only the mount is read: {slower.basis}"
-    yield (
-        f"drains: assumed, {DRAIN_BYTES_PER_S // MIB} MiB/s and {DRAIN_S_PER_FILE * 1000:.0f} ms a file, as in a file system "
-        "that is in use; one at a time, beside the copying"
-    )
+def _rates(facts: ScheduleFacts, rates: Rates) -> Iterator[str]:
+    yield f"copying: {rates.copying.basis}"
+    yield f"copying while a drain moves files, when only the mount is read: {rates.slower.basis}"
+    yield f"drains: {rates.drains.basis}; one at a time, beside the copying"
     if facts.growth_bytes_per_day:
         yield (
-            f"users together add {format_size(facts.growth_bytes_per_day)} a day ([capacity] growth), each in proportion to "
+            f"users together add {format_size(facts.growth_bytes_per_day)} a day ({rates.growth.basis}), each in proportion to "
             "what he has; the trash holds as much as is added in the time that it is kept"
         )
+    elif rates.growth.basis:
+        yield f"users add nothing: {rates.growth.basis}"
     else:
-        yield "users add nothing: [capacity] growth is not set"
+        yield "users add nothing, which is not known: too little was measured here yet, and [capacity] growth is not set"
 
 
 def _sources(facts: ScheduleFacts, reaped: Mapping[bytes, ReapedTree]) -> Iterator[str]:
@@ -97,9 +110,19 @@ def _days(days: float) -> str:
     return "1 day" if days == 1 else f"{days:g} days"
 
 
-def obstacle_words(obstacle: Obstacle) -> str:
-    """What stops a schedule."""
-    day = f"on day {obstacle.day:.0f}"
+def day_words(day: float, begins_at_s: float) -> str:
+    """A day of a schedule with its date in UTC: `37.4, 2026-12-29`."""
+    return f"{day:.1f}{_date(day, begins_at_s, ', ')}"
+
+
+def _date(day: float, begins_at_s: float, before: str, after: str = "") -> str:
+    at_s = begins_at_s + day * DAY_S
+    return f"{before}{datetime.fromtimestamp(at_s, UTC).date()}{after}" if at_s < _LAST_S else ""
+
+
+def obstacle_words(obstacle: Obstacle, begins_at_s: float) -> str:
+    """What stops a schedule that begins at that time (seconds since the epoch)."""
+    day = f"on day {obstacle.day:.0f}{_date(obstacle.day, begins_at_s, ' (', ')')}"
     match obstacle.kind:
         case ObstacleKind.TARGET_BYTES:
             return f"{day} batch {obstacle.batch} lacks {format_size(obstacle.lacking_bytes)} on the target, and nothing frees room there any more"
@@ -117,8 +140,10 @@ def obstacle_words(obstacle: Obstacle) -> str:
             assert_never(obstacle.kind)
 
 
-def schedule_problem(schedule: Schedule) -> str | None:
-    """What speaks against relying on the plan; None where its own order comes to its end, or nothing is known of it."""
+def schedule_problem(schedule: Schedule, begins_at_s: float) -> str | None:
+    """What speaks against relying on the plan, which was made at that time; None where its own order comes to its end, or
+    nothing is known of it.
+    """
     if not schedule.orders or schedule.orders[0].outcome.obstacle is None:
         return None
-    return f"the bricks cannot be converted by this plan: {obstacle_words(schedule.orders[0].outcome.obstacle)}"
+    return f"the bricks cannot be converted by this plan: {obstacle_words(schedule.orders[0].outcome.obstacle, begins_at_s)}"

@@ -140,7 +140,8 @@ class Remedies:
 class Schedule:
     """The conversion schedule of a plan. `problem` says why there is none; then everything else is empty.
 
-    `assumptions` are sentences that it rests on. The first of `orders` is that of the plan. `every_drain_order`: all orders
+    `assumptions` are sentences that it rests on. `growth_basis` says where `growth_bytes_per_day` is from; empty: it is not
+    known what users add. The first of `orders` is that of the plan. `every_drain_order`: all orders
     of draining were tried; otherwise the likely ones. `remedies` are there where the plan's own order is impossible.
     """
 
@@ -148,6 +149,7 @@ class Schedule:
     assumptions: tuple[str, ...] = ()
     max_fill: float = 0.0
     growth_bytes_per_day: int = 0
+    growth_basis: str = ""
     every_drain_order: bool = False
     orders: tuple[OrderSchedule, ...] = ()
     what_if: tuple[WhatIf, ...] = ()

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 from migrator.config.site import Site
 from migrator.decide.batching import BatchLimits, LinkSpan, batch_trees, without_trees
-from migrator.decide.drain_copying import slower_in_drains
 from migrator.decide.forecast import choose_cost, inodes_known
 from migrator.decide.ordering import emptying_curves
 from migrator.decide.ranking import rank
@@ -36,7 +35,7 @@ from migrator.stages.plan_batches import BatchWriter
 from migrator.stages.plan_catalog import choose_catalog, moved_trees, require_usable
 from migrator.stages.plan_quotas import AskLimits, no_limits, quota_problems
 from migrator.stages.plan_reaping import PlanReaping, reap_for_plan
-from migrator.stages.plan_schedule import Planned, PlanScheduling, schedule_for_plan
+from migrator.stages.plan_schedule import Planned, PlanScheduling, read_history, schedule_for_plan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,7 +190,7 @@ class _Maker:
                 *self._catalog_problems(catalog, ledger),
                 *problems,
                 *quota_problems(self.limits, owners, ranking, arrived=self.arrived, reap=reap, meant=bool(quotas)),
-                *_schedule_problems(schedule),
+                *_schedule_problems(schedule, self.now_s),
             ),
             emptying=emptying_curves(ranking, cost),
             reap=reap,
@@ -227,7 +226,7 @@ class _Maker:
             arrived=self.arrived,
             settled={tree: record for tree in self.moved if (record := ledger.cutovers.latest(tree)) is not None},
             capacity=self.capacity,
-            slower=slower_in_drains(ledger.drains.copying(), cost),
+            history=read_history(ledger, cost),
             now_s=self.now_s,
         )
         return schedule_for_plan(queries, self.scheduling, planned, site=self.site)
@@ -275,8 +274,8 @@ class _Maker:
             yield "what the target keeps of a file is not known yet, so losses are not listed: run `migrator doctor`"
 
 
-def _schedule_problems(schedule: Schedule | None) -> tuple[str, ...]:
-    problem = None if schedule is None else schedule_problem(schedule)
+def _schedule_problems(schedule: Schedule | None, begins_at_s: float) -> tuple[str, ...]:
+    problem = None if schedule is None else schedule_problem(schedule, begins_at_s)
     return () if problem is None else (problem,)
 
 

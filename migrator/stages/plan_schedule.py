@@ -1,15 +1,15 @@
 """The conversion schedule of a plan: what is known of the bricks, of the users and of the target, brought together."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from migrator.config.site import Site
-from migrator.decide.drain_copying import SlowerInDrains
+from migrator.decide.drain_copying import SlowerInDrains, slower_in_drains
+from migrator.decide.drain_cost import MOVED_STATES, DrainCost, drain_cost, drain_tally
 from migrator.decide.forecast import copy_s
+from migrator.decide.growth import choose_growth
 from migrator.decide.schedule import make_schedule
 from migrator.decide.schedule_facts import (
-    DRAIN_BYTES_PER_S,
-    DRAIN_S_PER_FILE,
     HANDOVER_DAYS,
     NoSchedule,
     Placement,
@@ -17,14 +17,17 @@ from migrator.decide.schedule_facts import (
     kept_facts,
     volume_facts,
 )
-from migrator.decide.schedule_words import assumptions
+from migrator.decide.schedule_words import Rates, assumptions
+from migrator.domain.capacity import CapacitySample
 from migrator.domain.cutover import CutoverRecord
 from migrator.domain.plan import Batch, TransferCost, TreeUsage
 from migrator.domain.reap import PlanReap, ReapAction, ReapedTree
+from migrator.domain.scan import CatalogRecord
 from migrator.domain.schedule import Schedule
 from migrator.domain.schedule_facts import ScheduleFacts, StorageParts, TargetPart
 from migrator.domain.site import Capacity, Need
-from migrator.domain.units import DAY_S
+from migrator.domain.units import DAY_S, HOUR_S
+from migrator.ports.ledger import Ledger
 from migrator.ports.usage import CatalogQueries
 from migrator.ports.volume import VolumeOverview
 
@@ -41,8 +44,31 @@ class PlanScheduling:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class History:
+    """What the ledger tells of how this site went until now. `cutovers` are all attempts of all plans."""
+
+    slower: SlowerInDrains
+    drains: DrainCost
+    samples: Sequence[CapacitySample]
+    catalogs: Sequence[CatalogRecord]
+    cutovers: Sequence[CutoverRecord]
+
+
+def read_history(ledger: Ledger, cost: TransferCost) -> History:
+    """By the ledger as it is now."""
+    moved = [one for one in ledger.drains.all() if one.state in MOVED_STATES]
+    return History(
+        slower=slower_in_drains(ledger.drains.copying(), cost),
+        drains=drain_cost([drain_tally(ledger.drains.samples(one.id)) for one in moved]),
+        samples=ledger.capacity.all(span_s=HOUR_S),
+        catalogs=ledger.scans.all(),
+        cutovers=[one for plan in ledger.plans.names() for one in ledger.cutovers.of_plan(plan)],
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Planned:
-    """The plan so far. `settled` are the newest cutovers of trees whose users work on the target, `slower` is copying in drains."""
+    """The plan so far. `settled` are the newest cutovers of trees whose users work on the target."""
 
     ranking: Sequence[TreeUsage]
     batches: Sequence[Batch]
@@ -51,7 +77,7 @@ class Planned:
     arrived: Mapping[bytes, Need]
     settled: Mapping[bytes, CutoverRecord]
     capacity: Capacity
-    slower: SlowerInDrains
+    history: History
     now_s: float
 
 
@@ -77,6 +103,14 @@ def _schedule(queries: CatalogQueries, scheduling: PlanScheduling, planned: Plan
     whole = TargetPart(total_bytes=planned.capacity.total_bytes, free_bytes=planned.capacity.free_bytes)
     inodes, storage = planned.capacity.free_inodes, scheduling.storage
     usages = {usage.tree.path: usage for usage in planned.ranking}
+    history = planned.history
+    growth = choose_growth(
+        history.samples,
+        history.catalogs,
+        history.cutovers,
+        {tree.path: placement.of([tree.path]).all_bytes for tree in queries.record.trees},
+        configured_bytes_per_day=site.capacity.growth_bytes_per_day,
+    )
     facts = ScheduleFacts(
         subvolumes=sets,
         batches=tuple(
@@ -88,7 +122,7 @@ def _schedule(queries: CatalogQueries, scheduling: PlanScheduling, planned: Plan
                 reaped=reaped,
                 archived_s=_archived_s(batch, reaped, planned.cost),
                 cost=planned.cost,
-                slower=planned.slower,
+                slower=history.slower,
             )
             for batch in planned.batches
         ),
@@ -99,15 +133,17 @@ def _schedule(queries: CatalogQueries, scheduling: PlanScheduling, planned: Plan
         target_inodes_free=site.target.inodes_free if inodes is None else inodes,
         max_fill=site.capacity.max_fill,
         reserve_bytes=site.transfer.reserve_bytes,
-        growth_bytes_per_day=site.capacity.growth_bytes_per_day,
+        growth_bytes_per_day=growth.bytes_per_day,
         retain_days=site.cutover.retain_s / DAY_S,
         trash_keep_days=site.transfer.trash_keep_s / DAY_S,
         purge_days_per_file=1.0 / (site.cutover.purge_rate * DAY_S),
-        drain_days_per_byte=1.0 / (DRAIN_BYTES_PER_S * DAY_S),
-        drain_days_per_file=DRAIN_S_PER_FILE / DAY_S,
+        drain_days_per_byte=history.drains.s_per_byte / DAY_S,
+        drain_days_per_file=history.drains.s_per_file / DAY_S,
         handover_days=HANDOVER_DAYS,
     )
-    return make_schedule(facts, assumptions=assumptions(facts, planned.cost, planned.slower, reaped))
+    rates = Rates(copying=planned.cost, slower=history.slower, drains=history.drains, growth=growth)
+    schedule = make_schedule(facts, assumptions=assumptions(facts, rates, reaped))
+    return replace(schedule, growth_basis=growth.basis)
 
 
 def _archived_s(batch: Batch, reaped: Mapping[bytes, ReapedTree], cost: TransferCost) -> float:

@@ -1,11 +1,12 @@
 """The conversion schedule as tables."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from migrator.adapters.output.document import Block, figure, paragraph, paths, table, text, wide
 from migrator.adapters.output.wording import NONE
-from migrator.decide.schedule_words import obstacle_words
-from migrator.domain.schedule import Change, OrderSchedule, Outcome, Remedies, Schedule, ScheduleOrder, SubvolumeStep
+from migrator.decide.schedule_words import day_words, obstacle_words
+from migrator.domain.schedule import Change, Obstacle, OrderSchedule, Outcome, Remedies, Schedule, ScheduleOrder
 from migrator.domain.units import format_size, several
 
 _BATCH_ROWS = 20
@@ -23,36 +24,27 @@ _CHANGES = {
 }
 
 
-def schedule_blocks(schedule: Schedule) -> Iterator[Block]:
-    """Everything, the order of the plan in full, or why there is none. Days count from the creation of the plan."""
+def schedule_blocks(schedule: Schedule, begins_at_s: float) -> Iterator[Block]:
+    """Everything, the order of the plan in full, or why there is none. Days count from the creation of the plan, which was at
+    `begins_at_s` (seconds since the epoch).
+    """
     if schedule.problem is not None:
         yield paragraph(f"There is no schedule: {schedule.problem}.")
         return
-    planned = schedule.orders[0].outcome
-    yield from _verdict(schedule, planned)
-    yield _batches(planned)
-    yield _bricks(planned)
-    yield _orders(schedule)
-    yield _servers(schedule)
-    yield _what_if(schedule)
+    tables = _Tables(schedule=schedule, begins_at_s=begins_at_s)
+    yield from tables.verdict()
+    if not schedule.growth_basis:
+        yield paragraph(
+            "It is not known what users add meanwhile, so nothing is counted for it: every day here may be too early. Set "
+            "[capacity] growth, or plan again when a week was measured.",
+            alert=True,
+        )
+    yield tables.batches()
+    yield tables.bricks()
+    yield tables.orders()
+    yield tables.servers()
+    yield tables.what_if()
     yield table("What the schedule rests on", [wide("assumption")], ((sentence,) for sentence in schedule.assumptions))
-
-
-def _verdict(schedule: Schedule, planned: Outcome) -> Iterator[Block]:
-    if planned.obstacle is None:
-        yield paragraph(f"The source is empty on day {_day(planned.done_day)} from the creation of this plan.")
-        return
-    tried = "in every order" if schedule.every_drain_order else "in the likely orders"
-    yield paragraph(
-        f"Impossible, with drains {tried}: {obstacle_words(planned.obstacle)}. What follows is how far it comes.",
-        alert=True,
-    )
-    better = [_ORDERS[one.order] for one in schedule.orders[1:] if one.outcome.obstacle is None]
-    ways = [*_remedies(schedule.remedies), *(f"the batches in another order ({name})" for name in better)]
-    if not ways:
-        yield paragraph("Neither more room on the target nor less to copy would make it possible.", alert=True)
-    for way in ways:
-        yield paragraph(f"What would make it possible: {way}.", alert=True)
 
 
 def _remedies(found: Remedies | None) -> Iterator[str]:
@@ -71,122 +63,152 @@ def _remedies(found: Remedies | None) -> Iterator[str]:
         yield f"[capacity] max_fill of {found.max_fill:.0%}"
 
 
-def _day(day: float | None) -> str:
-    return "never" if day is None else f"{day:.1f}"
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Tables:
+    """The tables of one schedule."""
 
+    schedule: Schedule
+    begins_at_s: float
 
-def _day_or_none(day: float | None) -> str:
-    return NONE if day is None else f"{day:.1f}"
+    @property
+    def planned(self) -> Outcome:
+        return self.schedule.orders[0].outcome
 
+    def day(self, day: float | None) -> str:
+        return "never" if day is None else day_words(day, self.begins_at_s)
 
-def _batches(planned: Outcome) -> Block:
-    return table(
-        "Batches, by day",
-        [
-            figure("batch"),
-            figure("copying begins"),
-            figure("users moved"),
-            figure("source freed"),
-            figure("waited, days"),
-        ],
-        (
-            (
-                str(step.batch),
-                _day(step.begins_day),
-                _day(step.moved_day),
-                _day(step.freed_day),
-                f"{step.waited_days:.1f}" if step.waited_days else NONE,
+    def obstacle(self, obstacle: Obstacle) -> str:
+        return obstacle_words(obstacle, self.begins_at_s)
+
+    def verdict(self) -> Iterator[Block]:
+        obstacle = self.planned.obstacle
+        if obstacle is None:
+            yield paragraph(
+                f"The source is empty on day {self.day(self.planned.done_day)}. Days count from the creation of this plan."
             )
-            for step in planned.batches
-        ),
-        limit=_BATCH_ROWS,
-        note="A batch waits while it has not the room on the target.",
-    )
+            return
+        tried = "in every order" if self.schedule.every_drain_order else "in the likely orders"
+        yield paragraph(
+            f"Impossible, with drains {tried}: {self.obstacle(obstacle)}. What follows is how far it comes.",
+            alert=True,
+        )
+        better = [_ORDERS[one.order] for one in self.schedule.orders[1:] if one.outcome.obstacle is None]
+        ways = [*_remedies(self.schedule.remedies), *(f"the batches in another order ({name})" for name in better)]
+        if not ways:
+            yield paragraph("Neither more room on the target nor less to copy would make it possible.", alert=True)
+        for way in ways:
+            yield paragraph(f"What would make it possible: {way}.", alert=True)
 
-
-def _bricks(planned: Outcome) -> Block:
-    return table(
-        "Bricks, by day",
-        [figure("set"), wide("bricks"), figure("drain begins"), figure("cleared"), figure("to move"), text("remark")],
-        (
+    def batches(self) -> Block:
+        return table(
+            "Batches, by day",
+            [
+                figure("batch"),
+                figure("copying begins"),
+                figure("users moved"),
+                figure("source freed"),
+                figure("waited, days"),
+            ],
             (
-                str(step.subvolume),
-                ", ".join(step.bricks),
-                _day_or_none(step.drain_begins_day),
-                _day(step.cleared_day),
-                format_size(step.moved_bytes) if step.drain_begins_day is not None else NONE,
-                _remark(step),
-            )
-            for step in planned.subvolumes
-        ),
-    )
+                (
+                    str(step.batch),
+                    self.day(step.begins_day),
+                    self.day(step.moved_day),
+                    self.day(step.freed_day),
+                    f"{step.waited_days:.1f}" if step.waited_days else NONE,
+                )
+                for step in self.planned.batches
+            ),
+            limit=_BATCH_ROWS,
+            note="A batch waits while it has not the room on the target.",
+        )
 
-
-def _remark(step: SubvolumeStep) -> str:
-    return "the last: retired with the volume" if step.retired else ""
-
-
-def _orders(schedule: Schedule) -> Block:
-    return table(
-        "Orders side by side, by day",
-        [text("order"), figure("first brick cleared"), figure("half of them"), figure("source empty"), wide("remark")],
-        ((_ORDERS[one.order], *_cleared(one), _order_remark(schedule, one)) for one in schedule.orders),
-    )
-
-
-def _cleared(one: OrderSchedule) -> tuple[str, str, str]:
-    days = sorted(step.cleared_day for step in one.outcome.subvolumes if step.cleared_day is not None)
-    half = (len(one.outcome.subvolumes) + 1) // 2
-    return (
-        _day(days[0] if days else None),
-        _day(days[half - 1] if len(days) >= half else None),
-        _day(one.outcome.done_day),
-    )
-
-
-def _order_remark(schedule: Schedule, one: OrderSchedule) -> str:
-    if one.outcome.obstacle is not None:
-        return obstacle_words(one.outcome.obstacle)
-    if one is not schedule.orders[0] and one.outcome == schedule.orders[0].outcome:
-        return "the same as planned"
-    if one.order is ScheduleOrder.SOONEST:
-        numbers = [step.batch for step in one.outcome.batches]
-        more = " ..." if len(numbers) > _BATCH_ROWS else ""
-        return f"batches {', '.join(map(str, numbers[:_BATCH_ROWS]))}{more}"
-    return ""
-
-
-def _servers(schedule: Schedule) -> Block:
-    days = [{host.host: host.free_day for host in one.outcome.hosts} for one in schedule.orders]
-    return table(
-        "Servers free, by day",
-        [paths("server"), *(figure(_ORDERS[one.order]) for one in schedule.orders)],
-        ((host, *(_day(found[host]) for found in days)) for host in days[0]),
-    )
-
-
-def _what_if(schedule: Schedule) -> Block:
-    hosts = schedule.orders[0].outcome.hosts
-    return table(
-        "What if, by day",
-        [
-            text("if"),
-            figure("first brick cleared"),
-            figure("last server free"),
-            figure("source empty"),
-            wide("remark"),
-        ],
-        (
+    def bricks(self) -> Block:
+        return table(
+            "Bricks, by day",
+            [
+                figure("set"),
+                wide("bricks"),
+                figure("drain begins"),
+                figure("cleared"),
+                figure("to move"),
+                text("remark"),
+            ],
             (
-                _CHANGES[one.change],
-                _day(one.first_cleared_day),
-                _day(_last([host.free_day for host in one.hosts] if hosts else [])),
-                _day(one.done_day),
-                "" if one.obstacle is None else obstacle_words(one.obstacle),
-            )
-            for one in schedule.what_if
-        ),
-    )
+                (
+                    str(step.subvolume),
+                    ", ".join(step.bricks),
+                    NONE if step.drain_begins_day is None else self.day(step.drain_begins_day),
+                    self.day(step.cleared_day),
+                    format_size(step.moved_bytes) if step.drain_begins_day is not None else NONE,
+                    "the last: retired with the volume" if step.retired else "",
+                )
+                for step in self.planned.subvolumes
+            ),
+        )
+
+    def orders(self) -> Block:
+        return table(
+            "Orders side by side, by day",
+            [
+                text("order"),
+                figure("first brick cleared"),
+                figure("half of them"),
+                figure("source empty"),
+                wide("remark"),
+            ],
+            ((_ORDERS[one.order], *self._cleared(one), self._order_remark(one)) for one in self.schedule.orders),
+        )
+
+    def _cleared(self, one: OrderSchedule) -> tuple[str, str, str]:
+        days = sorted(step.cleared_day for step in one.outcome.subvolumes if step.cleared_day is not None)
+        half = (len(one.outcome.subvolumes) + 1) // 2
+        return (
+            self.day(days[0] if days else None),
+            self.day(days[half - 1] if len(days) >= half else None),
+            self.day(one.outcome.done_day),
+        )
+
+    def _order_remark(self, one: OrderSchedule) -> str:
+        if one.outcome.obstacle is not None:
+            return self.obstacle(one.outcome.obstacle)
+        if one is not self.schedule.orders[0] and one.outcome == self.planned:
+            return "the same as planned"
+        if one.order is ScheduleOrder.SOONEST:
+            numbers = [step.batch for step in one.outcome.batches]
+            more = " ..." if len(numbers) > _BATCH_ROWS else ""
+            return f"batches {', '.join(map(str, numbers[:_BATCH_ROWS]))}{more}"
+        return ""
+
+    def servers(self) -> Block:
+        days = [{host.host: host.free_day for host in one.outcome.hosts} for one in self.schedule.orders]
+        return table(
+            "Servers free, by day",
+            [paths("server"), *(figure(_ORDERS[one.order]) for one in self.schedule.orders)],
+            ((host, *(self.day(found[host]) for found in days)) for host in days[0]),
+        )
+
+    def what_if(self) -> Block:
+        return table(
+            "What if, by day",
+            [
+                text("if"),
+                figure("first brick cleared"),
+                figure("last server free"),
+                figure("source empty"),
+                wide("remark"),
+            ],
+            (
+                (
+                    _CHANGES[one.change],
+                    self.day(one.first_cleared_day),
+                    self.day(_last([host.free_day for host in one.hosts] if self.planned.hosts else [])),
+                    self.day(one.done_day),
+                    "" if one.obstacle is None else self.obstacle(one.obstacle),
+                )
+                for one in self.schedule.what_if
+            ),
+        )
 
 
 def _last(days: list[float | None]) -> float | None:

@@ -5,15 +5,17 @@ from dataclasses import replace
 import pytest
 
 from migrator.decide.drain_copying import SlowerInDrains
+from migrator.decide.drain_cost import DrainCost
+from migrator.decide.growth import Growth
 from migrator.decide.schedule import changed, make_schedule
 from migrator.decide.schedule_orders import best_outcome, is_possible
 from migrator.decide.schedule_play import play
 from migrator.decide.schedule_remedies import remedies, with_room, without_old
-from migrator.decide.schedule_words import assumptions, obstacle_words, schedule_problem
+from migrator.decide.schedule_words import Rates, assumptions, obstacle_words, schedule_problem
 from migrator.domain.plan import TransferCost
 from migrator.domain.schedule import Change, Obstacle, ObstacleKind, Outcome, Schedule, ScheduleOrder
 from migrator.domain.schedule_facts import KeptFacts, OldFiles, Placed, ScheduleFacts, TargetPart
-from migrator.domain.units import TIB
+from migrator.domain.units import DAY_S, TIB
 from tests.schedules import TB, Replay, batch, facts, field_example, subvolume
 
 
@@ -271,7 +273,7 @@ def test_every_obstacle() -> None:
     found = obstacle(target)
     assert found.kind is ObstacleKind.TARGET_GROWTH
     for kind in ObstacleKind:
-        assert obstacle_words(Obstacle(kind=kind, day=3, batch=2, subvolume=1))
+        assert obstacle_words(Obstacle(kind=kind, day=3, batch=2, subvolume=1), 0.0)
 
 
 def test_a_batch_waits_where_growth_would_fill_the_target_before_a_brick_joins() -> None:
@@ -332,7 +334,7 @@ def test_orders_stand_side_by_side() -> None:
     assert sooner < first
     assert schedule.remedies is None
     assert schedule.every_drain_order
-    assert schedule_problem(schedule) is None
+    assert schedule_problem(schedule, 0.0) is None
     assert make_schedule(site) == schedule
 
 
@@ -355,30 +357,62 @@ def test_what_if() -> None:
 def test_an_impossible_schedule_is_a_problem_of_the_plan() -> None:
     schedule = make_schedule(facts([subvolume(1)], [batch(1, [50])], target=part(49)))
     assert schedule.remedies is not None
-    assert schedule_problem(schedule) == (
-        "the bricks cannot be converted by this plan: on day 0 batch 1 lacks 1 B on the target, and nothing frees room there "
+    assert schedule_problem(schedule, 20_000 * DAY_S) == (
+        "the bricks cannot be converted by this plan: on day 0 (2024-10-04) batch 1 lacks 1 B on the target, and nothing frees room there "
         "any more"
     )
-    assert schedule_problem(Schedule(problem="no bricks")) is None
+    assert schedule_problem(Schedule(problem="no bricks"), 0.0) is None
 
 
 def test_what_it_rests_on() -> None:
     cost = TransferCost(s_per_file=0.1, s_per_byte=0.1, streams=1, basis="measured here")
-    slower = SlowerInDrains(share=0.5, basis="half as much")
-    plain = " / ".join(assumptions(facts([subvolume(1)], [batch(1, [5])]), cost, slower, {}))
+    rates = Rates(
+        copying=cost,
+        slower=SlowerInDrains(share=0.5, basis="half as much"),
+        drains=DrainCost(s_per_file=1.0, s_per_byte=1.0, basis="so many days"),
+        growth=Growth(),
+    )
+    plain = " / ".join(assumptions(facts([subvolume(1)], [batch(1, [5])]), rates, {}))
     for words in (
         "copying: measured here",
         "read: half as much",
-        "50 MiB/s",
-        "growth is not set",
+        "drains: so many days",
+        "which is not known",
         "limits nothing",
         "counted as one",
     ):
         assert words in plain
     site = facts([subvolume(1, free=1)], [batch(1, [5])], outside=[3], growth=5, max_fill=0.5, bricks_join=False)
-    rich = " / ".join(assumptions(site, cost, slower, {}))
-    for words in ("5 B a day", "1 subvolume is fuller", "3 B outside", "are not given to the target"):
+    measured = replace(rates, growth=Growth(bytes_per_day=5, basis="measured by ten looks"))
+    rich = " / ".join(assumptions(site, measured, {}))
+    for words in (
+        "5 B a day (measured by ten looks)",
+        "1 subvolume is fuller",
+        "3 B outside",
+        "are not given to the target",
+    ):
         assert words in rich
+
+
+def test_how_storage_targets_are_filled_is_said() -> None:
+    rates = Rates(
+        copying=TransferCost(s_per_file=0.1, s_per_byte=0.1, streams=1, basis=""),
+        slower=SlowerInDrains(share=0.5, basis=""),
+        drains=DrainCost(s_per_file=1.0, s_per_byte=1.0, basis=""),
+        growth=Growth(basis="measured: users took away as much"),
+    )
+    site = facts([subvolume(1)], [batch(1, [5])], low=0)
+
+    def said(low: int, *parts: TargetPart) -> str:
+        return " / ".join(assumptions(replace(site, target=parts, target_low_bytes=low), rates, {}))
+
+    one = TargetPart(total_bytes=9, free_bytes=9)
+    assert "until the first is full" in said(0, one)
+    assert "users add nothing: measured" in said(0, one)
+    assert "less than 1.0 TiB free is passed over (BeeGFS's own default" in said(TIB, one)
+    passed = said(TIB, one, replace(one, takes_new=False))
+    assert "1 storage target takes no new files now" in passed
+    assert "as it was seen to do" in passed
 
 
 def test_without_bricks_or_batches_there_is_nothing_to_schedule() -> None:

@@ -1,6 +1,7 @@
 """The conversion schedule as people see it."""
 
 import io
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,27 +11,35 @@ from migrator.adapters.output.document import Document, Paragraph, Section
 from migrator.adapters.output.schedule_document import schedule_blocks
 from migrator.adapters.output.tables import print_document
 from migrator.decide.drain_copying import SlowerInDrains
+from migrator.decide.drain_cost import assumed_drain_cost
+from migrator.decide.growth import Growth
 from migrator.decide.schedule import make_schedule
-from migrator.decide.schedule_words import assumptions
+from migrator.decide.schedule_words import Rates, assumptions, day_words
 from migrator.domain.plan import TransferCost
 from migrator.domain.schedule import Schedule
-from migrator.domain.units import TIB
+from migrator.domain.units import DAY_S, TIB
 from tests.schedules import batch, facts, field_example, subvolume
 
 GOLDEN = Path(__file__).parents[2] / "fixtures" / "schedules"
+BEGINS_AT_S = 20_000 * DAY_S
 COST = TransferCost(s_per_file=0.0, s_per_byte=1e-9, streams=1, basis="measured here: 1 GB/s")
+
+RATES = Rates(
+    copying=COST,
+    slower=SlowerInDrains(share=0.4, basis="measured here, 40%"),
+    drains=assumed_drain_cost(),
+    growth=Growth(),
+)
 
 
 def field_schedule(target_bytes: int) -> Schedule:
     site = field_example(target_bytes)
-    return make_schedule(
-        site, assumptions=assumptions(site, COST, SlowerInDrains(share=0.4, basis="measured here, 40%"), {})
-    )
+    return make_schedule(site, assumptions=assumptions(site, RATES, {}))
 
 
 def shown(schedule: Schedule, width: int = 132) -> str:
     stream = io.StringIO()
-    section = Section(title="When bricks can be cleared", blocks=tuple(schedule_blocks(schedule)))
+    section = Section(title="When bricks can be cleared", blocks=tuple(schedule_blocks(schedule, BEGINS_AT_S)))
     print_document(Console(file=stream, width=width), Document(title="t", subtitle="", sections=(section,)))
     return "\n".join(line.rstrip() for line in stream.getvalue().splitlines()) + "\n"
 
@@ -46,7 +55,7 @@ def test_it_fits_the_terminal(width: int) -> None:
 
 
 def test_why_there_is_none() -> None:
-    assert list(schedule_blocks(Schedule(problem="the catalog does not tell"))) == [
+    assert list(schedule_blocks(Schedule(problem="the catalog does not tell"), BEGINS_AT_S)) == [
         Paragraph(text="There is no schedule: the catalog does not tell.")
     ]
 
@@ -64,3 +73,19 @@ def test_another_order_is_a_way() -> None:
     text = shown(make_schedule(site))
     assert "Impossible, with drains in every order" in text
     assert "the batches in another order (bricks free soonest)" in text
+
+
+def test_every_day_has_its_date() -> None:
+    text = shown(field_schedule(85 * TIB))
+    # 37.4 days after the fourth of October.
+    assert "37.4, 2024-11-10" in text
+    assert "The source is empty on day 162.4, 2025-03-15." in text
+    assert " on day 22 (2024-10-26) batch 5 lacks" in " ".join(shown(field_schedule(85 * TIB), 300).split())
+    assert day_words(10.0**9, BEGINS_AT_S) == "1000000000.0"
+
+
+def test_that_nothing_is_known_of_growth_is_an_alert() -> None:
+    schedule = field_schedule(85 * TIB)
+    unknown = "It is not known what users add meanwhile"
+    assert unknown in shown(schedule)
+    assert unknown not in shown(replace(schedule, growth_basis="[capacity] growth"))
