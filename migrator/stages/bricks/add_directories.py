@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 
 from migrator.decide.directory_owners import LET_ALONE, DirectoryVerdict, judge, listed, same_owner, untouched_since
-from migrator.domain.addition import AdditionNotes, AdditionRecord, AdditionSide
+from migrator.domain.addition import AdditionNotes, AdditionRecord, AdditionSide, AdditionState
 from migrator.domain.directory_owners import DirectoryFacts, ListedDirectory
 from migrator.domain.errors import MigratorError
 from migrator.domain.events import EventKind, Severity
@@ -16,9 +16,10 @@ from migrator.ports.directories import KnownDirectories
 from migrator.stages.bricks.add_context import AdditionCall, DirectoryWorld, subject_of
 from migrator.stages.bricks.add_walks import look_everywhere_at, walk_new, walk_older
 
-_PAUSE_S = 5.0
-_PAUSE_FACTOR = 4.0
-"""Between two walks: users are shut out meanwhile, and a walk takes minutes where there are millions of directories."""
+_PAUSE_S, _PAUSE_FACTOR = 1.0, 2.0
+"""Between two walks, and of how long one takes: users are shut out meanwhile, and what they make is known only when it was seen."""
+_LATER_PAUSE_S, _LATER_PAUSE_FACTOR = 30.0, 10.0
+"""While files are moved: every directory has its layout by then."""
 
 _TIMEOUT_S = 24 * 3600.0
 _EXAMPLES = 10
@@ -60,10 +61,13 @@ async def keeping_right(call: AdditionCall, record: AdditionRecord) -> AsyncIter
 
 async def _again_and_again(call: AdditionCall, record: AdditionRecord) -> None:
     clock = call.world.clock
+    pause_s, factor = _PAUSE_S, _PAUSE_FACTOR
+    if record.state is AdditionState.BALANCING:
+        pause_s, factor = _LATER_PAUSE_S, _LATER_PAUSE_FACTOR
     while True:
         began_s = clock.monotonic_s()
         await put_right(call, record)
-        await clock.sleep(max(_PAUSE_S, _PAUSE_FACTOR * (clock.monotonic_s() - began_s)))
+        await clock.sleep(max(pause_s, factor * (clock.monotonic_s() - began_s)))
 
 
 async def put_right(call: AdditionCall, record: AdditionRecord) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from migrator.domain.addition import AdditionNotes, AdditionSide
+from migrator.domain.addition import AdditionNotes, AdditionSide, AdditionState
 from migrator.domain.brick import Brick
 from migrator.domain.directory_owners import DirectoryFacts
 from migrator.domain.errors import ToolFailed
@@ -383,17 +383,18 @@ def test_a_walk_that_broke_off_leaves_what_was_known(site: Site) -> None:
     assert site.memory.lasting[HOME.gfid] == HOME
 
 
-def test_while_gluster_works_it_is_looked_again_and_again(site: Site) -> None:
+@pytest.mark.parametrize(("state", "pause_s"), [(AdditionState.LAYOUT, 1.0), (AdditionState.BALANCING, 30.0)])
+def test_while_gluster_works_it_is_looked_again_and_again(site: Site, state: AdditionState, pause_s: float) -> None:
     async def work() -> None:
         async with keeping_right(site.call, site.record):
             await asyncio.wait_for(seen.wait(), timeout=60.0)
 
     seen = asyncio.Event()
+    site.record.state = state
     site.volume.between = lambda: seen.set() if len(site.volume.walked) == 4 else None
-
     began_s = site.clock.monotonic_s()
     asyncio.run(work())
-    assert site.clock.monotonic_s() - began_s >= 2 * 5.0
+    assert 2 * pause_s <= site.clock.monotonic_s() - began_s < 4 * pause_s
 
 
 def test_of_an_addition_that_is_over_what_is_shut_stays_listed(site: Site) -> None:
