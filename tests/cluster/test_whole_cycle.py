@@ -1,0 +1,171 @@
+"""The whole way of a brick, out of the volume and back with a new file system: while users write, rename and link and the program is
+killed, on single bricks and on sets of three copies; and with glusterd killed at every step of the way.
+"""
+
+import asyncio
+import os
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from migrator.domain.lab import LabBrick, VolumeType
+from migrator.domain.site import SENTINEL_NAME
+from migrator.domain.units import MIB
+from tests.cluster.conftest import SMALL, MakeLab
+from tests.cluster.handle import DEADLINE_S, LabHandle, bring_up, is_alive, take_down
+from tests.cluster.site import LabSite, lab_site
+from tests.cluster.test_brick_drain import SETTINGS, Drains, start_glusterd
+from tools.rehearsal import everything, rehearse
+
+pytestmark = [pytest.mark.cluster, pytest.mark.needs_root, pytest.mark.slow, pytest.mark.timeout(600)]
+
+DRAIN_MARKS = ("start-before", "start-after", "look-before", "commit-before", "commit-after", "reset-after")
+ADD_MARKS = ("add-after", "layout-after", "look-before", "even-before", "even-after")
+KILLING_GLUSTERD = """#!/bin/sh
+act=
+case " $* " in
+*" remove-brick "*" start ") act=start ;;
+*" remove-brick "*" commit ") act=commit ;;
+*" remove-brick "*" status " | *" rebalance "*" status ") act=look ;;
+*" fix-layout start ") act=layout ;;
+*" rebalance "*" start ") act=even ;;
+*" add-brick "*) act=add ;;
+*" volume reset "*) act=reset ;;
+esac
+dies() { [ -n "$act" ] && [ -e "%(marks)s/$act-$1" ] && rm "%(marks)s/$act-$1" && kill -9 "$(cat "%(pid)s")" && killed=1; }
+killed=
+dies before
+"%(gluster)s" "$@"
+code=$?
+dies after
+[ -z "$killed" ] || touch "%(marks)s/down"
+exit $code
+"""
+
+
+def small(**fields: object) -> dict[str, object]:
+    """What users have, on three hosts with two bricks each."""
+    return {"hosts": 3, "bricks_per_host": 2, "users": 2, "files": 120, "data_bytes": 2 * MIB, "odd": False, **fields}
+
+
+@pytest.fixture(scope="module")
+def single_bricks(lab_parent: Path) -> Iterator[LabHandle]:
+    directory = lab_parent / "cycle"
+    try:
+        yield with_ssh(bring_up(replace(SMALL, directory=os.fsencode(directory), **small())))  # type: ignore[arg-type]
+    finally:
+        take_down(directory)
+
+
+def with_ssh(lab: LabHandle) -> LabHandle:
+    if not lab.state.ssh_config:
+        pytest.skip("the lab has no sshd: " + "; ".join(lab.state.notes))
+    return lab
+
+
+def rehearsed(lab: LabHandle, layout: VolumeType) -> None:
+    """Nothing is missing or different, and all of it has happened."""
+    line = rehearse(layout.value, Path(os.fsdecode(lab.state.spec.directory)))
+    (lab.source / os.fsdecode(SENTINEL_NAME)).unlink()
+    assert line.complaints == ()
+    assert (line.lost, line.different) == (0, 0)
+    assert min(line.moved_files, line.churned, line.written) > 0
+
+
+def test_a_single_brick_goes_and_comes_back_while_users_work(single_bricks: LabHandle) -> None:
+    rehearsed(single_bricks, VolumeType.DISTRIBUTE)
+
+
+def test_a_set_of_three_copies_goes_and_comes_back_while_users_work(make_lab: MakeLab) -> None:
+    lab = make_lab(**small(volume_type=VolumeType.DISTRIBUTED_REPLICATE))
+    rehearsed(with_ssh(lab), VolumeType.DISTRIBUTED_REPLICATE)
+
+
+@dataclass
+class Glusterd:
+    """The glusterd that is asked: it is killed at marks, and started again by whoever looks after that machine."""
+
+    lab: LabHandle
+    site: LabSite
+    brick: LabBrick
+    marks: Path
+
+    def bring(self, marks: Sequence[str], *words: str) -> list[str]:
+        """A command, given again where it says so, until it is done and glusterd was killed at every mark; what it said."""
+        for mark in marks:
+            (self.marks / mark).touch()
+        said: list[str] = []
+        while True:
+            code, output = self._call(*words)
+            if code == 0:
+                break
+            assert "run the same command again" in output or "the same command goes on" in output, output
+            said.append(output)
+            assert len(said) <= len(marks), said
+        assert list(self.marks.iterdir()) == [], "it was killed at every mark"
+        return said
+
+    def _call(self, *words: str) -> tuple[int, str]:
+        argv = self.site.argv("brick", *words)
+        pipe = subprocess.PIPE
+        with subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=pipe, stderr=subprocess.STDOUT, text=True) as one:
+            end_s = time.monotonic() + 2 * DEADLINE_S
+            while one.poll() is None:
+                assert time.monotonic() < end_s
+                self._start_again()
+                time.sleep(0.05)
+            output = one.stdout.read() if one.stdout else ""
+        self._start_again()
+        return one.returncode, " ".join(output.split())
+
+    def _start_again(self) -> None:
+        if (self.marks / "down").exists():
+            host = self.lab.host_of(self.brick)
+            pid = self.lab.glusterd_pid(host)
+            assert pid is None or not is_alive(pid)
+            Path(f"/proc/{host.holder_pid}/root/run/glusterd.pid").unlink(missing_ok=True)
+            asyncio.run(start_glusterd(self.lab, self.brick))
+            (self.marks / "down").unlink()
+
+
+@pytest.fixture
+def glusterd(single_bricks: LabHandle, tmp_path: Path) -> Iterator[Glusterd]:
+    lab, target = single_bricks, single_bricks.target / "glusterd"
+    target.mkdir()
+    with lab_site(lab, tmp_path / "site", target, hosts=True, more=SETTINGS) as site:
+        marks, wrapper = tmp_path / "marks", site.directory / "gluster"
+        marks.mkdir()
+        # On the host that is asked.
+        brick = next(one for one in lab.bricks if one.host == 1)
+        real = os.fsdecode(lab.state.gluster)
+        pid = f"/proc/{lab.host_of(brick).holder_pid}/root/run/glusterd.pid"
+        wrapper.write_text(KILLING_GLUSTERD % {"marks": marks, "gluster": real, "pid": pid})
+        wrapper.chmod(0o755)
+        hooks = os.fsdecode(lab.state.spec.directory) + "/hooks"
+        text = site.file.read_text().replace(f'"{real}"', f'"{wrapper}"')
+        site.file.write_text(text.replace('name = "test"', f'name = "test"\nhooks_dir = "{hooks}"'))
+        site.json("init")
+        site.json("scan", "--via", "bricks")
+        yield Glusterd(lab, site, brick, marks)
+
+
+def test_glusterd_is_killed_at_every_step_of_a_brick_that_goes_and_comes_back(glusterd: Glusterd) -> None:
+    lab, brick = glusterd.lab, glusterd.brick
+    drains = Drains(lab, glusterd.site, glusterd.marks)
+    before = everything(lab.source)
+    drain = ("drain", brick.name, "--accept-open-files")
+    word = glusterd.site.json("brick", *drain, "--dry-run")["confirm"]
+    glusterd.bring(DRAIN_MARKS, *drain, "--confirm", word)
+    assert (drains.state(), brick.name in drains.names(), drains.option()) == ("wiped", False, None)
+    assert everything(lab.source) == before
+
+    glusterd.bring(ADD_MARKS, "add", brick.name, "--to", "source")
+    assert (brick.name in drains.names(), drains.option()) == (True, None)
+    (told,) = glusterd.site.json("brick", "status")["additions"]
+    assert (told["state"], told["failures"]) == ("settled", 0)
+    assert everything(lab.source) == before
+    assert {one["name"]: one["state"] for one in glusterd.site.json("brick", "list")["bricks"]}[brick.name] == "up"
