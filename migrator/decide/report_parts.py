@@ -1,5 +1,6 @@
 """Bricks, room and what was reaped, as a report tells them. Pure."""
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 
 from migrator.domain.archives import ArchiveRecord, ArchiveState
@@ -10,7 +11,7 @@ from migrator.domain.forecast import CopyForecast
 from migrator.domain.plan import Plan
 from migrator.domain.reap import PlanReap, ReapAction, ReapedTree
 from migrator.domain.report import Tally
-from migrator.domain.report_parts import BrickOutlook, ReapedFacts
+from migrator.domain.report_parts import BrickOutlook, ReapedFacts, ServerOutlook
 from migrator.domain.units import DAY_S
 
 
@@ -56,6 +57,28 @@ def _of_schedule(plan: Plan | None) -> Iterator[BrickOutlook]:
                 free_at_s=None if day is None else plan.created_at_s + day * DAY_S,
                 basis="by the schedule of the plan; bytes are the most that its drain has to move",
             )
+
+
+def server_outlooks(bricks: Sequence[BrickOutlook], plan: Plan | None) -> tuple[ServerOutlook, ...]:
+    """Every server with a brick among these, by name. None without a schedule: only that knows all bricks of a server."""
+    if plan is None or plan.schedule is None or not plan.schedule.orders:
+        return ()
+    found: dict[str, list[BrickOutlook]] = {}
+    for one in bricks:
+        found.setdefault(one.brick.partition(":/")[0], []).append(one)
+    return tuple(_server(server, own) for server, own in sorted(found.items()))
+
+
+def _server(server: str, own: Sequence[BrickOutlook]) -> ServerOutlook:
+    last = max(own, key=lambda one: math.inf if one.free_at_s is None else one.free_at_s)
+    out = {state.value for state in OUT_STATES}
+    return ServerOutlook(
+        server=server,
+        bricks=len(own),
+        free_bricks=sum(one.state in out for one in own),
+        free_at_s=last.free_at_s,
+        basis=last.basis,
+    )
 
 
 def target_outlook(

@@ -18,7 +18,7 @@ from migrator.domain.incidents import Incident
 from migrator.domain.ledger_sums import AttentionCount, AttentionFile, DonePoint, PlanFacts, ThroughputPoint
 from migrator.domain.plan import Plan
 from migrator.domain.probe import Probe
-from migrator.domain.report_parts import BrickOutlook, ReapedFacts, SinceReport
+from migrator.domain.report_parts import BrickOutlook, ReapedFacts, ServerOutlook, SinceReport
 from migrator.domain.retirement import RetirementRecord
 from migrator.domain.speed_up import SpeedUpSum, UserSpeedUps
 from migrator.domain.states import BatchState, ChunkState, PassKind, PassState
@@ -279,6 +279,7 @@ class ReportFacts:
     capacity: tuple[CapacitySample, ...] = ()
     outlook: CapacityOutlook | None = None
     bricks: tuple[BrickOutlook, ...] = ()
+    servers: tuple[ServerOutlook, ...] = ()
     reaped: ReapedFacts | None = None
     incidents: tuple[Incident, ...] = ()
     benchmarks: tuple[BenchmarkResult, ...] = ()

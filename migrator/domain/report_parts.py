@@ -62,6 +62,19 @@ class BrickOutlook:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ServerOutlook:
+    """A server of the source: how many bricks it has or had, how many of them are free, and when all are (None: it is not
+    known). `basis` is that of the brick that is free last.
+    """
+
+    server: str
+    bricks: int
+    free_bricks: int
+    free_at_s: float | None
+    basis: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReapedFacts:
     """What a plan does not move as it is. `archived_` is what proven archives hold, in `archives` files of `archive_bytes`;
     `released` counts the skipped paths and globs that were given up for deletion.

@@ -9,7 +9,7 @@ from migrator.decide.copy_forecast import Left, forecast_copy
 from migrator.decide.copy_slots import slot_width_s, slots_of
 from migrator.decide.incidents import ENDING_KINDS, incidents
 from migrator.decide.progress_facts import span_width, together
-from migrator.decide.report_parts import brick_outlooks, reaped_facts, target_outlook
+from migrator.decide.report_parts import brick_outlooks, reaped_facts, server_outlooks, target_outlook
 from migrator.decide.report_since import since_report
 from migrator.decide.speed_up import sums, users_of
 from migrator.decide.transfer_cost import fit_cost, sum_of
@@ -65,6 +65,7 @@ def read_report(
     if capacity:
         width_s = span_width(capacity[-1].at_s - capacity[0].at_s, CHART_POINTS)
         capacity = tuple(ledger.capacity.all(span_s=width_s))
+    bricks = brick_outlooks(status.drains, document, now_s=now_s)
     facts = ReportFacts(
         status=status,
         throughput=_throughput(ledger),
@@ -76,7 +77,8 @@ def read_report(
         days=_days(ledger),
         capacity=capacity,
         outlook=target_outlook(capacity, status.overall, forecast, now_s=now_s),
-        bricks=brick_outlooks(status.drains, document, now_s=now_s),
+        bricks=bricks,
+        servers=server_outlooks(bricks, document),
         reaped=_reaped(ledger, status, document),
         incidents=incidents(
             ledger.report_sums.event_groups(INCIDENTS),

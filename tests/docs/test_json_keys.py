@@ -115,6 +115,7 @@ TYPES = [
     CapacitySample,
     CapacityOutlook,
     report_parts.BrickOutlook,
+    report_parts.ServerOutlook,
     report_parts.ReapedFacts,
     Incident,
     MetricFamily,

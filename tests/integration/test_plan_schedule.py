@@ -1,17 +1,25 @@
 """The conversion schedule in a plan, from a real catalog of bricks and an invented volume."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 
 from migrator.adapters.catalog.usage import CatalogQueryFiles
 from migrator.config.site import CapacitySection
+from migrator.decide.schedule import make_schedule
 from migrator.domain.brick import Brick, VolumeState
 from migrator.domain.brick_list import BrickRoom
+from migrator.domain.capacity import CapacitySample, Side
+from migrator.domain.drain import DrainNotes, DrainRecord, DrainSample, DrainState, DrainStep
+from migrator.domain.drain_seen import Act
 from migrator.domain.entry import Entry
 from migrator.domain.schedule import Schedule
+from migrator.domain.schedule_facts import ScheduleFacts
 from migrator.domain.site import Capacity
 from migrator.domain.units import DAY_S, MIB
+from migrator.domain.volume_tasks import TaskStatus
+from migrator.ports.ledger import Ledger
 from migrator.ports.volume import VolumeOverview
 from migrator.stages.plan import PlanRequest, PlanResult, make_plan
 from migrator.stages.plan_schedule import PlanScheduling
@@ -137,6 +145,77 @@ def test_growth_and_trash_come_from_the_site(scanned: World) -> None:
     after = schedule.orders[0].outcome
     assert sum(step.waited_days for step in after.batches) == pytest.approx(31, abs=0.1)
     assert schedule_of(planned(scanned, free_bytes=600 * MIB)).orders[0].outcome.batches[-1].waited_days == 0
+
+
+def test_drains_and_growth_come_from_what_was_measured_here(scanned: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a real ledger: a drain that has ended and one that has not, and nine days of looks at the source."""
+    computed: list[ScheduleFacts] = []
+
+    def kept(site: ScheduleFacts, *, assumptions: Sequence[str]) -> Schedule:
+        computed.append(site)
+        return make_schedule(site, assumptions=assumptions)
+
+    monkeypatch.setattr("migrator.stages.plan_schedule.make_schedule", kept)
+    scanned.site = replace(scanned.site, capacity=CapacitySection(max_fill=0.95, growth_bytes_per_day=7 * MIB))
+    before = schedule_of(planned(scanned, free_bytes=2000 * MIB))
+    assert (before.growth_bytes_per_day, before.growth_basis.startswith("[capacity] growth")) == (7 * MIB, True)
+    assert any("drains: assumed" in sentence for sentence in before.assumptions)
+    ended = scanned.ledger.drains.plan(volume="vol1", volume_id="id", bricks=("gl9:/b1",), at_s=1.0)
+    going = scanned.ledger.drains.plan(volume="vol1", volume_id="id", bricks=("gl9:/b2",), at_s=1.0)
+    drained_to(scanned.ledger, ended, DrainState.DRAINED)
+    drained_to(scanned.ledger, going, DrainState.DRAINING)
+    for record, runtime_s in ((ended, 200.0 * DAY_S), (going, 50.0 * DAY_S)):
+        scanned.ledger.drains.add_samples(record.id, [moved(MIB * 1000, files=0, runtime_s=runtime_s)])
+    scanned.ledger.capacity.add(
+        [
+            CapacitySample(
+                side=Side.SOURCE,
+                at_s=float(day * DAY_S),
+                total_bytes=1000 * MIB,
+                free_bytes=(636 - day) * MIB,
+                total_inodes=None,
+                free_inodes=None,
+            )
+            for day in range(10)
+        ]
+    )
+    schedule = schedule_of(planned(scanned, free_bytes=2000 * MIB))
+    # A MiB a day where 364 to 372 were in use, of which 360 are users'.
+    assert schedule.growth_bytes_per_day == pytest.approx(360 / 368 * MIB, rel=0.01)
+    assert schedule.growth_basis == "measured here by looks at the source over 9 days"
+    (said,) = [sentence for sentence in schedule.assumptions if sentence.startswith("drains:")]
+    assert "measured here: 1 drain of 0 files and 1000.0 MiB took 200 d" in said
+    (site,) = computed[1:]
+    days = site.drain_days_per_byte * 1000 * MIB
+    assert days == pytest.approx(200)
+    assert site.growth_bytes_per_day == pytest.approx(schedule.growth_bytes_per_day, rel=1e-6)
+
+
+def drained_to(ledger: Ledger, record: DrainRecord, state: DrainState) -> None:
+    for step, intent, end in (
+        (DrainStep.CHECK, DrainState.PREFLIGHT, DrainState.PREFLIGHT),
+        (DrainStep.START, DrainState.STARTING, DrainState.STARTED),
+        (DrainStep.WATCH, DrainState.DRAINING, state),
+    ):
+        step_id = ledger.drains.intend(
+            record.id, Act(step=step, intent=intent, result=end), at_s=2.0, notes=DrainNotes(options=(), task_id="t")
+        )
+        ledger.drains.finish(step_id, end, at_s=3.0)
+
+
+def moved(size_bytes: int, *, files: int, runtime_s: float) -> DrainSample:
+    return DrainSample(
+        task_id="t",
+        at_s=10.0,
+        host="gl9",
+        files=files,
+        size_bytes=size_bytes,
+        lookups=0,
+        failures=0,
+        skipped=0,
+        status=TaskStatus.COMPLETED,
+        runtime_s=runtime_s,
+    )
 
 
 def test_replica_sets_count_as_one(scanned: World) -> None:

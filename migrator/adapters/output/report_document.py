@@ -20,7 +20,7 @@ from migrator.adapters.output.report_charts import (
     throughput_chart,
 )
 from migrator.adapters.output.report_headline import headline_blocks
-from migrator.adapters.output.report_tables import brick_table, incident_table, reaped_blocks, users_standing
+from migrator.adapters.output.report_tables import brick_table, incident_table, reaped_blocks, server_table, users_standing
 from migrator.adapters.output.retirement_document import retirement_facts
 from migrator.adapters.output.speed_up_document import speed_up_blocks
 from migrator.adapters.output.status_document import attention_table, blocker_table, run_table, scan_blocks
@@ -88,6 +88,8 @@ def _bricks(report: ReportFacts) -> Iterator[Section]:
     blocks: list[Block] = []
     if report.bricks:
         blocks.append(brick_table(report.bricks))
+    if report.servers:
+        blocks.append(server_table(report.servers))
     if status.drains:
         blocks.append(drain_table(status.drains))
     if status.additions:

@@ -7,7 +7,7 @@ from migrator.adapters.output.reap_document import plan_reap_blocks
 from migrator.adapters.output.wording import NONE, when
 from migrator.domain.incidents import Incident
 from migrator.domain.report import ReportFacts, TreeFacts
-from migrator.domain.report_parts import BrickOutlook
+from migrator.domain.report_parts import BrickOutlook, ServerOutlook
 from migrator.domain.units import format_count, format_size, several
 
 
@@ -72,6 +72,24 @@ def brick_table(bricks: Sequence[BrickOutlook]) -> Block:
                 one.basis,
             )
             for one in bricks
+        ),
+    )
+
+
+def server_table(servers: Sequence[ServerOutlook]) -> Block:
+    """Every server: how many of its bricks are free, and when all of them are."""
+    return table(
+        "Servers of the source, and when they are free",
+        [paths("server"), figure("bricks"), figure("free now"), text("free on"), wide("by what")],
+        (
+            (
+                one.server,
+                format_count(one.bricks),
+                format_count(one.free_bricks),
+                when(one.free_at_s),
+                one.basis,
+            )
+            for one in servers
         ),
     )
 

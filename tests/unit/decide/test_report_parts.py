@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from migrator.decide.incidents import incidents
-from migrator.decide.report_parts import brick_outlooks, reaped_facts, target_outlook
+from migrator.decide.report_parts import brick_outlooks, reaped_facts, server_outlooks, target_outlook
 from migrator.domain.archives import ArchiveRecord, ArchiveState, WrittenArchive
 from migrator.domain.capacity import CapacitySample, Side
 from migrator.domain.drain import DrainState
@@ -119,6 +119,23 @@ class TestBricks:
 
     def test_nothing_is_known(self) -> None:
         assert brick_outlooks((), small_plan(), now_s=0.0) == ()
+
+
+class TestServers:
+    def test_a_server_is_free_with_the_last_of_its_bricks(self) -> None:
+        schedule = scheduled()
+        bricks = brick_outlooks((drain(DrainState.COMMITTED),), schedule, now_s=9.0)
+        more = replace(bricks[0], brick="a:/2", state="in the volume", free_at_s=9000.0, basis="the schedule")
+        never = replace(more, brick="c:/2", free_at_s=None, basis="nothing")
+        found = {one.server: one for one in server_outlooks((*bricks, more, never), schedule)}
+        assert (found["a"].bricks, found["a"].free_bricks, found["a"].free_at_s) == (2, 1, 9000.0)
+        assert found["a"].basis == "the schedule"
+        assert (found["b"].free_bricks, found["b"].free_at_s) == (1, 500.0)
+        assert (found["c"].bricks, found["c"].free_at_s, found["c"].basis) == (2, None, "nothing")
+
+    def test_without_a_schedule_other_bricks_of_a_server_are_not_known(self) -> None:
+        bricks = brick_outlooks((drain(DrainState.COMMITTED),), None, now_s=9.0)
+        assert server_outlooks(bricks, small_plan()) == ()
 
 
 class TestRoom:

@@ -22,7 +22,7 @@ from migrator.domain.report import (
     TreeFacts,
     TreeState,
 )
-from migrator.domain.report_parts import BrickOutlook, EarlierReport, ReapedFacts, SinceReport, Standing
+from migrator.domain.report_parts import BrickOutlook, EarlierReport, ReapedFacts, ServerOutlook, SinceReport, Standing
 from migrator.domain.states import BatchState, ChunkState, PassKind, PassState
 from migrator.domain.transfer import FileProblem, FileProblemKind
 from migrator.domain.tree import UserTree
@@ -228,6 +228,7 @@ def report(path: bytes = b"home/alice", text: str = "alice") -> ReportFacts:
                 brick=f"gl1:/{text}", state="draining", left_files=5, left_bytes=7, free_at_s=AT_S, basis=f"by {text}"
             ),
         ),
+        servers=(ServerOutlook(server=f"gl1{text}", bricks=2, free_bricks=1, free_at_s=AT_S, basis=f"by {text}"),),
         reaped=ReapedFacts(
             to_archive_bytes=2**30,
             to_archive_inodes=7,
