@@ -45,18 +45,15 @@ def judge(known: DirectoryFacts | None, seen: DirectoryFacts, above: DirectoryFa
     if known.shut:
         return _V.CHANGED
     told = known.changed_ns is not None and seen.changed_ns is not None
-    by_gluster = _as_if_made_anew(known, seen, above) or (seen.uid == 0 and known.uid != 0)
+    by_gluster = _as_if_made_anew(known, seen, above) or _given_away(known, seen, above)
     if told and known.changed_ns == seen.changed_ns:
         # Whatever a user does to it sets its ctime, unless the clock of his client is behind that of another one.
         return _V.TAKEN if by_gluster or seen.shut else _V.DOUBTFUL
     if seen.shut:
         # A user cannot give anything to root; root himself can shut what is his.
         return _V.DOUBTFUL if known.uid == 0 and _set_by_people(known, seen) else _V.TAKEN
-    if seen.uid == 0 and known.uid != 0:
-        return _V.DOUBTFUL
-    if not by_gluster or (told and _set_by_people(known, seen)):
-        return _V.CHANGED
-    return _V.DOUBTFUL
+    # That ctime is later than mtime proves nothing: healing writes an mtime too, sometimes an earlier one.
+    return _V.DOUBTFUL if by_gluster else _V.CHANGED
 
 
 def untouched_since(known: DirectoryFacts, copy: DirectoryFacts) -> bool:
@@ -114,8 +111,10 @@ def _beyond_mode(acl: bytes | None) -> bytes | None:
 
 
 def _set_by_people(known: DirectoryFacts, seen: DirectoryFacts) -> bool:
-    """Whether what was last done to it was done to its attributes; a rename sets its ctime too."""
-    return seen.path == known.path and seen.changed_ns not in (known.changed_ns, seen.modified_ns)
+    """Whether what was last done to it seems to have been done to its attributes; a rename sets its ctime too."""
+    if seen.changed_ns is None or seen.modified_ns is None or seen.path != known.path:
+        return False
+    return seen.changed_ns != known.changed_ns and seen.changed_ns > seen.modified_ns
 
 
 def _as_if_made_anew(known: DirectoryFacts, seen: DirectoryFacts, above: DirectoryFacts | None) -> bool:
@@ -129,6 +128,12 @@ def _as_if_made_anew(known: DirectoryFacts, seen: DirectoryFacts, above: Directo
     inherited = above is not None and bool(above.default)
     alike = inherited or (_beyond_mode(seen.access) in acls and seen.default in (known.default, b""))
     return alike and seen.mode in modes and seen.uid in (known.uid, 0) and seen.gid in groups
+
+
+def _given_away(known: DirectoryFacts, seen: DirectoryFacts, above: DirectoryFacts | None) -> bool:
+    """Whether it belongs to root now, or to the group that a new directory would have there: whatever its mode was set to since."""
+    group = above is not None and bool(above.mode & stat.S_ISGID) and seen.gid == above.gid != known.gid
+    return (seen.uid == 0 and known.uid != 0) or group
 
 
 def _left_by(default: bytes | None) -> int:

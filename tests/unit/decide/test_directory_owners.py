@@ -96,7 +96,7 @@ def test_what_a_new_directory_would_have_may_be_of_gluster_or_of_people(
     assert judge(known, later(seen), above) is V.DOUBTFUL
     # A rename sets the same time as a chmod.
     assert judge(known, replace(after_chmod(seen), path=b"home/a/e"), above) is V.DOUBTFUL
-    assert judge(known, after_chmod(seen), above) is V.CHANGED
+    assert judge(known, after_chmod(seen), above) is V.DOUBTFUL
     # Where there are no times, nothing is known.
     assert judge(replace(known, changed_ns=None), seen, above) is V.DOUBTFUL
 
@@ -116,6 +116,12 @@ def test_what_gluster_makes_of_nothing_was_made_by_people(changes: dict[str, int
     assert judge(MADE, later(seen), ABOVE) is judge(MADE, after_chmod(seen), ABOVE) is V.CHANGED
     # The clock of somebody's client is behind, or this is not known yet of Gluster.
     assert judge(MADE, seen, ABOVE) is V.DOUBTFUL
+
+
+def test_a_group_that_is_inherited_may_be_of_gluster_whatever_the_mode_is_by_now() -> None:
+    seen = after_chmod(replace(MADE, mode=0o711, gid=3000))
+    assert judge(MADE, seen, PROJECT) is V.DOUBTFUL
+    assert judge(MADE, seen, replace(PROJECT, mode=0o775)) is V.CHANGED
 
 
 def test_what_is_given_to_root_is_never_given_back_without_a_word() -> None:
