@@ -20,6 +20,7 @@ from migrator.stages.bricks.add_directories import (
     put_right,
     put_right_everywhere,
 )
+from migrator.stages.bricks.add_healing import until_healed
 from migrator.stages.bricks.add_seeing import AdditionLooker, told
 from migrator.stages.bricks.add_throttle import AdditionThrottle
 from migrator.stages.bricks.lookups import look_everywhere
@@ -178,15 +179,8 @@ class AdditionActor:
         )
 
     async def _heal(self, record: AdditionRecord) -> Done:
-        call = self.call
-        while True:
-            found = await told(call.world.volume.state_and_tasks())
-            heals = () if found is None else found[0].heals or ()
-            waiting = [one for one in heals if one.entries != 0 or one.status != "Connected"]
-            # A brick that was just put in is not listed at once, and what waits for it neither.
-            if record.bricks[0] in {one.brick for one in heals} and not waiting:
-                return Done()
-            await call.world.clock.sleep(call.request.poll_s)
+        await until_healed(self.call, record)
+        return Done()
 
     async def _own_bytes(self, record: AdditionRecord) -> int | None:
         """How large the file systems of the bricks are together; None where one has none of its own now."""
