@@ -120,7 +120,7 @@ SECTIONS: tuple[Section, ...] = (
                 minimum=0,
                 default='"0B/d"',
                 field="growth_bytes_per_day",
-                description="What all users together add meanwhile, on whichever side they work.",
+                description="What all users together add meanwhile, on whichever side they work; what was measured over a week and more counts before it.",
             ),
         ),
     ),

@@ -8,6 +8,7 @@ from typing import assert_never
 from migrator.decide.drain_copying import SlowerInDrains
 from migrator.decide.drain_cost import DrainCost
 from migrator.decide.growth import Growth
+from migrator.decide.storage_room import DEFAULT_LOW_LIMITS
 from migrator.domain.plan import TransferCost
 from migrator.domain.reap import ReapAction, ReapedTree
 from migrator.domain.schedule import Obstacle, ObstacleKind, Schedule
@@ -94,7 +95,8 @@ def _storage(facts: ScheduleFacts) -> Iterator[str]:
     if passed:
         yield f"{several(passed, 'storage target takes', 'storage targets take')} no new files now, and none later here"
     if low_bytes:
-        how = "as it was seen to do" if passed else "BeeGFS's own default; which limit is set is not known"
+        default = low_bytes in DEFAULT_LOW_LIMITS
+        how = "BeeGFS's own default; which limit is set is not known" if default else "as it does already"
         yield (
             f"new files go evenly to all storage targets that take any; one with less than {format_size(low_bytes)} free is "
             f"passed over ({how})"
