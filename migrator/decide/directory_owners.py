@@ -9,6 +9,7 @@ directory sets both, on the copy beside it.
 
 import shlex
 import stat
+from dataclasses import replace
 from enum import StrEnum
 
 from migrator.decide.acl import GROUP_OBJ, MASK, OTHER, USER_OBJ, parse_acl, show_acl
@@ -70,6 +71,12 @@ def same_owner(one: DirectoryFacts, other: DirectoryFacts) -> bool:
     acls = ((_beyond_mode(one.access), _beyond_mode(other.access)), (one.default, other.default))
     alike = all(a is None or b is None or a == b for a, b in acls)
     return (one.mode, one.uid, one.gid) == (other.mode, other.uid, other.gid) and alike
+
+
+def shown_as(shown: DirectoryFacts, seen: DirectoryFacts, above: DirectoryFacts | None) -> bool:
+    """Whether a mount shows what one copy has. Of ACLs it may show those of another copy, which has inherited them."""
+    inherits = above is not None and bool(above.default) and shown.default == above.default
+    return same_owner(shown, replace(seen, access=shown.access, default=shown.default) if inherits else seen)
 
 
 def listed(

@@ -5,7 +5,15 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 
-from migrator.decide.directory_owners import LET_ALONE, DirectoryVerdict, judge, listed, same_owner, untouched_since
+from migrator.decide.directory_owners import (
+    LET_ALONE,
+    DirectoryVerdict,
+    judge,
+    listed,
+    same_owner,
+    shown_as,
+    untouched_since,
+)
 from migrator.domain.addition import AdditionNotes, AdditionRecord, AdditionSide, AdditionState
 from migrator.domain.directory_owners import DirectoryFacts, ListedDirectory
 from migrator.domain.errors import MigratorError
@@ -158,6 +166,7 @@ class _Suspect:
     known: DirectoryFacts | None
     seen: DirectoryFacts
     copy: DirectoryFacts | None = None
+    above: DirectoryFacts | None = None
 
     @property
     def later(self) -> bool:
@@ -166,7 +175,7 @@ class _Suspect:
 
     def is_as(self, shown: DirectoryFacts) -> bool:
         """Whether the mount shows what was seen."""
-        return same_owner(shown, self.seen) or (self.copy is not None and same_owner(shown, self.copy))
+        return shown_as(shown, self.seen, self.above) or (self.copy is not None and same_owner(shown, self.copy))
 
 
 @dataclass(slots=True, kw_only=True)
@@ -182,9 +191,10 @@ class _Sweep:
         right: list[DirectoryFacts] = []
         for one in found:
             known = before.get(one.gfid)
-            verdict = judge(known, one, before.get(one.above))
+            above = before.get(one.above)
+            verdict = judge(known, one, above)
             if verdict not in LET_ALONE:
-                self._suspect(one.gfid, _Suspect(verdict=verdict, known=known, seen=one))
+                self._suspect(one.gfid, _Suspect(verdict=verdict, known=known, seen=one, above=above))
             elif known != one:
                 before[one.gfid] = one
                 right.append(one)

@@ -341,6 +341,21 @@ def test_a_mount_that_shows_such_a_copy_is_no_hindrance(site: Site) -> None:
     assert not site.volume.copies
 
 
+def test_what_has_lost_its_mode_and_inherits_an_acl_on_another_copy_gets_both_back(site: Site) -> None:
+    site.volume.set(replace(HOME, default=b"default", changed_ns=5))
+    site.puts_right()
+    taken = replace(ONE, mode=0o750)
+    site.volume.set(taken)
+    site.volume.shown[ONE.gfid] = replace(taken, access=b"access", default=b"default")
+    assert site.puts_right()
+    assert site.volume.directories[ONE.gfid].mode == 0o2750
+    # Another ACL is none that was inherited: somebody has set it since.
+    site.volume.set(replace(site.volume.directories[ONE.gfid], mode=0o750))
+    site.volume.shown[ONE.gfid] = replace(taken, access=b"access", default=b"another")
+    assert not site.puts_right()
+    assert site.volume.directories[ONE.gfid].mode == 0o750
+
+
 def test_what_a_user_does_between_the_walks_is_no_such_copy(site: Site) -> None:
     closed = replace(TWO, mode=0o700, changed_ns=5)
 
