@@ -18,12 +18,15 @@ from migrator.bootstrap.hosts import reached
 from migrator.bootstrap.ledger_backups import backing_up
 from migrator.bootstrap.local_time import local_time
 from migrator.bootstrap.probing import probe_world
+from migrator.bootstrap.scanning import bricks, user_map
 from migrator.domain.addition import TargetRoom
 from migrator.domain.errors import ToolFailed, UsageError
+from migrator.domain.scan import CatalogRecord
 from migrator.domain.storage_targets import Reachability, StorageSeen, TargetKind
 from migrator.ports.progress import Progress
 from migrator.stages.bricks.add_context import AdditionWorld, DirectoryWorld
 from migrator.stages.bricks.throttling import ThrottleRules
+from migrator.stages.scan import ScanRequest, scan
 
 _ROOM_TIMEOUT_S = 60.0
 
@@ -36,7 +39,23 @@ async def addition_world(
     volume = wiring.site.source.volume
     if volume is None:
         raise UsageError("[source] volume is missing", hint="name the Gluster volume in site.toml")
-    async with reached(wiring.site) as hosts:
+    site = wiring.site
+    async with reached(site) as hosts, bricks(site, source, via="mount", hosts=hosts) as found:
+
+        async def scanned() -> CatalogRecord:
+            request = ScanRequest(
+                trees=site.users.trees, exclude=site.users.exclude, users=user_map(site), via="bricks", restart=True
+            )
+            return await scan(
+                request,
+                source=source,
+                ledger=ledger,
+                catalogs=wiring.catalogs(),
+                progress=progress,
+                clock=wiring.clock,
+                bricks=found,
+            )
+
         yield AdditionWorld(
             volume=GlusterAdditions(source.commands, volume=volume),
             source_root=wiring.source_root,
@@ -60,6 +79,7 @@ async def addition_world(
                 max_latency_s=wiring.site.governor.max_latency_s,
             ),
             probing=probe_world(wiring, ledger),
+            scan=scanned if site.source.hosts else None,
             strange=lambda brick, volume_id, paths: still_strange_on(hosts, brick, volume_id, paths),
             directories=DirectoryWorld(
                 walks=HostDirectories(hosts),

@@ -27,21 +27,26 @@ class AdditionRequest:
 
 class AdditionEnding(StrEnum):
     """What became of it. `halted`: nothing was touched by the last step, a guard or a look speaks against going on. `stuck`:
-    a step failed.
+    a step failed. `doubted`: it is done, and the audit of the rebalance found what people have to look at.
     """
 
     PLANNED = "planned"
     DONE = "done"
     HALTED = "halted"
     STUCK = "stuck"
+    DOUBTED = "doubted"
 
 
-_EXIT_CODES = {AdditionEnding.HALTED: ExitCode.REFUSED, AdditionEnding.STUCK: ExitCode.FAILED}
+_EXIT_CODES = {
+    AdditionEnding.HALTED: ExitCode.REFUSED,
+    AdditionEnding.STUCK: ExitCode.FAILED,
+    AdditionEnding.DOUBTED: ExitCode.ATTENTION,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdditionSummary:
-    """The result. `reasons` speak against going on. `state` is how far it is by the record. `places` are what lies where the
+    """The result. `reasons` speak against going on, or are what the audit found. `state` is how far it is by the record. `places` are what lies where the
     bricks are to be, where that was looked at. `moved_files`, `moved_bytes`, `failures` and `skipped` are those of the last
     task that moved files, `size_bytes` what the new bricks have together, where that is known. `directories` have lost owner or mode
     on the way to the new bricks and wait for people.

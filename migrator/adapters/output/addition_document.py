@@ -68,7 +68,7 @@ def _standing(one: AdditionStanding) -> tuple[str, ...]:
 
 
 def _blocks(summary: AdditionSummary) -> Iterator[Block]:
-    bad = summary.ending in (AdditionEnding.HALTED, AdditionEnding.STUCK)
+    bad = summary.ending in (AdditionEnding.HALTED, AdditionEnding.STUCK, AdditionEnding.DOUBTED)
     yield paragraph(summary.words, alert=bad)
     for reason in summary.reasons:
         yield paragraph(reason, alert=True)

@@ -4,7 +4,14 @@ from dataclasses import dataclass, field
 
 from migrator.decide.addition import grown, problems_before
 from migrator.decide.addition_standing import standing
-from migrator.domain.addition import NO_NOTES, AdditionNotes, AdditionRecord, AdditionSide, AdditionStep
+from migrator.domain.addition import (
+    NO_NOTES,
+    AdditionNotes,
+    AdditionRecord,
+    AdditionSide,
+    AdditionState,
+    AdditionStep,
+)
 from migrator.domain.addition_seen import Act
 from migrator.domain.errors import MigratorError, Refused, ToolFailed
 from migrator.domain.events import EventKind, Severity
@@ -12,6 +19,7 @@ from migrator.domain.hooks import HookState
 from migrator.domain.progress import DrainProgress
 from migrator.domain.units import format_duration, format_size
 from migrator.domain.volume_tasks import TaskKind, TaskProgress, TaskStatus
+from migrator.stages.bricks.add_audit import audit_bricks_after
 from migrator.stages.bricks.add_context import AdditionCall, hooked, samples_of, subject_of
 from migrator.stages.bricks.add_directories import (
     forget_directories,
@@ -41,11 +49,12 @@ class Done:
 
 @dataclass(slots=True, kw_only=True)
 class AdditionActor:
-    """Carries out steps for one call."""
+    """Carries out steps for one call. `doubts` is what the audit of a rebalance has left open."""
 
     call: AdditionCall
     looker: AdditionLooker
     throttle: AdditionThrottle = field(init=False)
+    doubts: tuple[str, ...] = ()
     _doubted: str = ""
 
     def __post_init__(self) -> None:
@@ -212,12 +221,15 @@ class AdditionActor:
 
     async def _finish(self, record: AdditionRecord) -> Done:
         await put_right_everywhere(self.call, record)
+        scan, audit = self.call.world.scan, ""
+        if scan is not None and record.state is AdditionState.BALANCED:
+            audit, self.doubts = await audit_bricks_after(self.call, record, scan)
         hooking = self.call.hooking()
         if hooking is not None:
             await hooking.catch_up(hooked(record), self.call.facts(record, state=HookState.DONE))
         words = await self.throttle.restore(record)
         forget_directories(self.call, record)
-        return Done(words=words)
+        return Done(words="; ".join(said for said in (audit, words) if said))
 
     async def _follow_throttle(self, record: AdditionRecord) -> None:
         try:

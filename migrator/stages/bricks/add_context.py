@@ -9,6 +9,7 @@ from migrator.domain.addition_run import AdditionRequest
 from migrator.domain.addition_seen import NewPlace
 from migrator.domain.drain import DrainSample
 from migrator.domain.hooks import HookFacts, HookStep
+from migrator.domain.scan import CatalogRecord
 from migrator.domain.volume_tasks import TaskProgress
 from migrator.ports.additions import AdditionCommands
 from migrator.ports.blocking import Blocking
@@ -39,12 +40,16 @@ class DirectoryWorld:
     mount: bytes
 
 
+Scan = Callable[[], Awaitable[CatalogRecord]]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdditionWorld:
     """The ports. `places` looks at what lies where bricks are to be, on their hosts; `versions` tells
     GlusterFS by host, `target_room` asks how large the target is. None of them raises. `back_up` keeps a copy of the ledger under a name (blocking).
     `throttle` None: Gluster moves files as hard as it is set to; `probing` None: nobody probes meanwhile. `directories` None:
-    nobody gives directories back what they lose. `strange` tells which paths of a brick have no gfid still.
+    nobody gives directories back what they lose. `strange` tells which paths of a brick have no gfid still. `scan` reads all bricks
+    into a new catalog; None: nobody audits a rebalance.
     """
 
     volume: AdditionCommands
@@ -66,6 +71,7 @@ class AdditionWorld:
     probing: ProbeWorld | None = None
     directories: DirectoryWorld | None = None
     strange: StrangeLook | None = None
+    scan: Scan | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

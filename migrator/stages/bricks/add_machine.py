@@ -51,7 +51,7 @@ class AdditionMachine:
                 continue
             if isinstance(step, Finished):
                 self.call.say(EventKind.ADDITION_FINISHED, Severity.INFO, subject_of(record), step.words)
-                return self.summary(record, AdditionEnding.DONE, step.words)
+                return self._finished(record, step.words)
             if isinstance(step, Halt):
                 words = "; ".join((step.words, *step.reasons))
                 self.call.say(EventKind.ADDITION_HALTED, Severity.ERROR, subject_of(record), words)
@@ -108,6 +108,15 @@ class AdditionMachine:
     def halted(self, record: AdditionRecord, step: Halt) -> AdditionSummary:
         """Why it does not go on."""
         return self.summary(record, AdditionEnding.HALTED, step.words, step.hint, reasons=step.reasons)
+
+    def _finished(self, record: AdditionRecord, words: str) -> AdditionSummary:
+        doubts = self.actor.doubts
+        if not doubts:
+            return self.summary(record, AdditionEnding.DONE, words)
+        hint = (
+            "look at these paths on the bricks and through the mount, put them right, then `migrator scan --via bricks`"
+        )
+        return self.summary(record, AdditionEnding.DOUBTED, words, hint, reasons=doubts)
 
     def _stuck(self, record: AdditionRecord) -> AdditionSummary:
         words = f"{record.shown_bricks} is {record.state.value}: {record.failure}"

@@ -14,14 +14,15 @@ from migrator.domain.addition_run import AdditionEnding, AdditionRequest, Additi
 from migrator.domain.addition_seen import NewPlace, Wish
 from migrator.domain.brick import VolumeState
 from migrator.domain.brick_list import BrickRoom
-from migrator.domain.errors import ToolFailed
+from migrator.domain.errors import ExitCode, MigratorError, ToolFailed
 from migrator.domain.events import EventKind
 from migrator.domain.probe import Probe, ProbeSide
+from migrator.domain.scan import CatalogRecord
 from migrator.domain.site import TargetCapabilities
 from migrator.domain.volume_tasks import TaskProgress, VolumeTask
 from migrator.ports.site import SiteRecord
 from migrator.stages.bricks.add import add_bricks
-from migrator.stages.bricks.add_context import AdditionWorld
+from migrator.stages.bricks.add_context import AdditionWorld, Scan
 from migrator.stages.bricks.lookups import LOOKUP_OPTION
 from migrator.stages.bricks.throttling import THROTTLE_OPTION, ThrottleRules
 from tests.deaths import Killed
@@ -112,6 +113,7 @@ class Site:
     volume: World = field(default_factory=lambda: World(mounted=True))
     clock: VirtualClock = field(default_factory=VirtualClock)
     throttle: str | None = "aggressive"
+    scan: Scan | None = None
 
     def __post_init__(self) -> None:
         self.glusterd = Glusterd(self.volume, self.ledger, self.clock)
@@ -143,6 +145,7 @@ class Site:
             blocking=inline,
             tokens=lambda: "token",
             throttle=ThrottleRules(throttle=self.throttle, windows=(), local_time=lambda _: (0, 0), max_latency_s=0.05),
+            scan=self.scan,
         )
         request = AdditionRequest(bricks=(NEW,), side=AdditionSide.SOURCE, pid=1, wish=Wish(), poll_s=60.0)
         return asyncio.run(add_bricks(request, world))
@@ -234,3 +237,68 @@ def test_a_kill_at_any_change_leaves_nothing_changed_in_the_end(site: Site, chan
     assert site.states == [AdditionState.SETTLED]
     assert site.glusterd.options == {}
     assert site.ledger.additions.all()[0].notes.options == ()
+
+
+class Scans:
+    """Scans of all bricks, and what each comes to: reasons why it is not whole, or why it cannot be made."""
+
+    def __init__(self, *found: Sequence[str] | MigratorError) -> None:
+        self._found = list(found)
+        self.made = 0
+
+    async def __call__(self) -> CatalogRecord:
+        self.made += 1
+        found = self._found.pop(0)
+        if isinstance(found, MigratorError):
+            raise found
+        return CatalogRecord(
+            name="c",
+            scan_id=1,
+            site_id="s",
+            via="bricks",
+            trees=(),
+            parts=(),
+            started_at_s=1.0,
+            finished_at_s=2.0,
+            whole=not found,
+            reasons=tuple(found),
+            rows=7,
+            files=6,
+            directories=1,
+            size_bytes=1,
+            problems=0,
+        )
+
+
+TWICE = "1 path was found more than once (home/a)"
+
+
+@pytest.mark.parametrize(
+    ("found", "doubts"),
+    [
+        ([[]], ()),
+        # Somebody renamed while it was read: what was not there the second time is none.
+        ([[TWICE], []], ()),
+        ([[TWICE], [TWICE]], (TWICE,)),
+        ([ToolFailed("gl2 is not reached"), []], ()),
+        (
+            [[TWICE], ToolFailed("gl2 is not reached")],
+            ("the bricks could not be read after the rebalance: gl2 is not reached",),
+        ),
+    ],
+)
+def test_all_bricks_are_read_after_a_rebalance_and_doubts_are_for_people(
+    site: Site, found: list[list[str] | MigratorError], doubts: tuple[str, ...]
+) -> None:
+    scans = Scans(*found)
+    site.scan = scans
+    done = site.add()
+    assert (done.ending, done.reasons) == (AdditionEnding.DOUBTED if doubts else AdditionEnding.DONE, doubts)
+    assert done.exit_code is (ExitCode.ATTENTION if doubts else ExitCode.DONE)
+    assert scans.made == len(found)
+    assert site.states == [AdditionState.SETTLED]
+    warned = [one.message for one in site.ledger.events.latest(100) if one.kind is EventKind.ADDITION_FAILED]
+    assert warned == [f"audit: {doubt}" for doubt in doubts]
+    # Given again nothing is left to do, and nothing is read.
+    assert site.add().ending is AdditionEnding.DONE
+    assert scans.made == len(found)

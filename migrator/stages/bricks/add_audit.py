@@ -1,0 +1,38 @@
+"""After a rebalance: all bricks are read, and what a move can leave behind is told."""
+
+from migrator.domain.addition import AdditionRecord
+from migrator.domain.errors import MigratorError
+from migrator.domain.events import EventKind, Severity
+from migrator.domain.scan import CatalogRecord
+from migrator.domain.units import several
+from migrator.stages.bricks.add_context import AdditionCall, Scan, subject_of
+
+_SCANS = 2
+"""Users who rename meanwhile can make one look doubtful; what both find is there."""
+
+
+async def audit_bricks_after(call: AdditionCall, record: AdditionRecord, scan: Scan) -> tuple[str, tuple[str, ...]]:
+    """A scan of all bricks: paths and files that are there twice, files that are half moved, directories that are not the same.
+    Returns what it came to, and the doubts that are left. A scan that cannot be made is a doubt. The catalog is the newest one then.
+    """
+    doubts: tuple[str, ...] = ()
+    for _ in range(_SCANS):
+        try:
+            catalog = await scan()
+        except MigratorError as error:
+            doubts = (f"the bricks could not be read after the rebalance: {error.message}",)
+            continue
+        doubts = _doubts(catalog)
+        if not doubts:
+            return f"audit: {several(catalog.rows, 'path')} on all bricks, nothing twice and nothing half moved", ()
+    for doubt in doubts:
+        call.say(EventKind.ADDITION_FAILED, Severity.WARNING, subject_of(record), f"audit: {doubt}")
+    return f"audit: {'; '.join(doubts)}", doubts
+
+
+def _doubts(catalog: CatalogRecord) -> tuple[str, ...]:
+    if catalog.via != "bricks":
+        return ("the bricks could not be read after the rebalance", *catalog.way_reasons)
+    if catalog.whole:
+        return ()
+    return catalog.reasons or ("the scan after the rebalance is not whole",)
