@@ -251,13 +251,11 @@ class Rehearsal:
         return document
 
     @contextmanager
-    def churn(self, trees: Sequence[str], journal: Path) -> Iterator[dict[str, Any]]:
+    def churn(self, trees: Sequence[str], journal: Path, *, per_s: float) -> Iterator[dict[str, Any]]:
         """Users at work for the length of the block; afterwards the dictionary says what they did."""
         words = [str(MIGRATOR), "lab", "churn", "--dir", str(self.directory), "--journal", str(journal), "--json"]
         words += [word for tree in trees for word in ("--tree", tree)]
-        process = subprocess.Popen(
-            [*words, "--rate", str(_CHURN_PER_S)], stdout=subprocess.PIPE, stdin=subprocess.DEVNULL
-        )
+        process = subprocess.Popen([*words, "--rate", str(per_s)], stdout=subprocess.PIPE, stdin=subprocess.DEVNULL)
         did: dict[str, Any] = {}
         try:
             yield did
@@ -324,15 +322,16 @@ class Rehearsal:
         return word
 
 
-def rehearse(layout: str, directory: Path) -> Line:
-    """One lab that is up already."""
+def rehearse(layout: str, directory: Path, *, churn_per_s: float = _CHURN_PER_S) -> Line:
+    """One lab that is up already. `churn_per_s`: how often users do something there."""
     at, source = Rehearsal(directory), directory / "source"
     bricks = at.prepare()
     trees = json.loads((directory / "lab.json").read_text())["trees"]
     journal, working = directory / "churn.jsonl", b"home/writer"
     word = at.unlink_symlinks(bricks)
     before = everything(source)
-    with at.churn(trees[: len(trees) // 2], journal) as churned, Writer(source / "home" / "writer") as writer:
+    users = at.churn(trees[: len(trees) // 2], journal, per_s=churn_per_s)
+    with users as churned, Writer(source / "home" / "writer") as writer:
         began_s = time.monotonic()
         drained, again = at.drain(bricks, word)
         drained_s = time.monotonic()

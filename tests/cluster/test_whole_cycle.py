@@ -23,6 +23,9 @@ from tools.rehearsal import everything, rehearse
 
 pytestmark = [pytest.mark.cluster, pytest.mark.needs_root, pytest.mark.slow, pytest.mark.timeout(600)]
 
+CHURN_PER_S = 3.0
+"""What users rename or delete under Gluster counts as a failure, and the drain begins anew: some of that is enough."""
+
 DRAIN_MARKS = ("start-before", "start-after", "look-before", "commit-before", "commit-after", "reset-after")
 ADD_MARKS = ("add-after", "layout-after", "look-before", "even-before", "even-after")
 KILLING_GLUSTERD = """#!/bin/sh
@@ -69,7 +72,7 @@ def with_ssh(lab: LabHandle) -> LabHandle:
 
 def rehearsed(lab: LabHandle, layout: VolumeType) -> None:
     """Nothing is missing or different, and all of it has happened."""
-    line = rehearse(layout.value, Path(os.fsdecode(lab.state.spec.directory)))
+    line = rehearse(layout.value, Path(os.fsdecode(lab.state.spec.directory)), churn_per_s=CHURN_PER_S)
     (lab.source / os.fsdecode(SENTINEL_NAME)).unlink()
     assert line.complaints == ()
     assert (line.lost, line.different) == (0, 0)
@@ -81,7 +84,7 @@ def test_a_single_brick_goes_and_comes_back_while_users_work(single_bricks: LabH
 
 
 def test_a_set_of_three_copies_goes_and_comes_back_while_users_work(make_lab: MakeLab) -> None:
-    lab = make_lab(**small(volume_type=VolumeType.DISTRIBUTED_REPLICATE))
+    lab = make_lab(**small(files=60, volume_type=VolumeType.DISTRIBUTED_REPLICATE))
     rehearsed(with_ssh(lab), VolumeType.DISTRIBUTED_REPLICATE)
 
 
