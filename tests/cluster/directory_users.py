@@ -17,8 +17,8 @@ from tests.cluster.handle import LabHandle
 _PLACE = "directories"
 _GROUP = 30000
 _FIRST_UID = 20001
-_USERS = 3
-_EACH = 24
+_USERS = 2
+_EACH = 16
 _MODE_ACL_BYTES = 28
 _INHERITED = 0o2007
 """What the setgid bit and the default ACL of a directory above change."""
@@ -58,7 +58,7 @@ while not told and os.getppid() == parent:
     except OSError:
         # Shut for a while, or renamed before.
         pass
-    time.sleep(0.2)
+    time.sleep(0.25)
 """
 
 
