@@ -50,7 +50,9 @@ def _sections(plan: Plan, ranking_rows: int, age_rows: int) -> Iterator[Section]
     if plan.emptying:
         yield Section(title="How each order would empty the source", blocks=(emptying_table(plan.emptying),))
     if plan.schedule is not None:
-        yield Section(title="When bricks can be cleared", blocks=tuple(schedule_blocks(plan.schedule, plan.created_at_s)))
+        yield Section(
+            title="When bricks can be cleared", blocks=tuple(schedule_blocks(plan.schedule, plan.created_at_s))
+        )
 
 
 def _overview(plan: Plan) -> Iterator[Block]:
