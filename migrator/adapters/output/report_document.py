@@ -20,7 +20,13 @@ from migrator.adapters.output.report_charts import (
     throughput_chart,
 )
 from migrator.adapters.output.report_headline import headline_blocks
-from migrator.adapters.output.report_tables import brick_table, incident_table, reaped_blocks, server_table, users_standing
+from migrator.adapters.output.report_tables import (
+    brick_table,
+    incident_table,
+    reaped_blocks,
+    server_table,
+    users_standing,
+)
 from migrator.adapters.output.retirement_document import retirement_facts
 from migrator.adapters.output.speed_up_document import speed_up_blocks
 from migrator.adapters.output.status_document import attention_table, blocker_table, run_table, scan_blocks
