@@ -223,6 +223,16 @@ class LabHandle:
         kept = Path(f"/proc/{host.holder_pid}/root/var/lib/glusterd/vols/{self.state.spec.volume}/rebalance")
         return sorted(kept.glob("*.pid"))
 
+    def movers(self, host: LabHost) -> list[int]:
+        """The processes that move files on a host (what `pgrep -f rebalance/VOLUME` finds)."""
+        wanted = f"rebalance/{self.state.spec.volume}".encode()
+        found = []
+        for pid in processes_in((host.namespace,)):
+            with suppress(OSError):
+                if wanted in Path(f"/proc/{pid}/cmdline").read_bytes():
+                    found.append(pid)
+        return found
+
     def _points(self, host: LabHost) -> dict[str, bytes]:
         """Where the host mounts its bricks, and their images."""
         own = [brick for brick in self.state.bricks if brick.host == host.number]

@@ -110,6 +110,12 @@ class Drains:
             rows = ledger.execute("select state from drains order by id").fetchall()
         return rows[-1][0] if rows else ""
 
+    def tells_of_pid_file(self) -> bool:
+        """Whether it was told how a host is put right that tells nothing any more."""
+        with closing(sqlite3.connect(f"file:{self.site.directory}/state/ledger.db?mode=ro", uri=True)) as ledger:
+            query = "select count(*) from events where message like '%rebalance/*.pid%'"
+            return bool(ledger.execute(query).fetchone()[0])
+
     def option(self) -> str | None:
         info = ET.fromstring(self.lab.gluster("--xml", "volume", "info", self.lab.state.spec.volume))
         options = {one.findtext("name"): one.findtext("value") for one in info.iter("option")}
@@ -211,6 +217,24 @@ async def start_glusterd(lab: LabHandle, brick: LabBrick) -> None:
     tools = LabTools(LocalProcesses(), lab.state.token)
     await cluster.start_glusterd(lab.host_of(brick), tools, WallClock())
     await cluster.wait_for_pool(lab.state, tools, WallClock())
+
+
+def end_doing_as_told(drains: Drains, brick: LabBrick, watching: "subprocess.Popen[bytes]") -> int:
+    """The exit code of a drain. A glusterd that was killed may have lost the process that moves files: then the drain tells what
+    gets it to begin another one, and that is done.
+    """
+    lab, host = drains.lab, drains.lab.host_of(brick)
+    deadline, done = time.monotonic() + 3 * DEADLINE_S, False
+    while watching.poll() is None:
+        assert time.monotonic() < deadline, "it goes on, or tells what keeps it from that"
+        if not done and drains.tells_of_pid_file() and not lab.movers(host):
+            done = True
+            for file in lab.mover_pid_files(host):
+                file.unlink()
+            lab.stop_glusterd(host)
+            asyncio.run(start_glusterd(lab, brick))
+        time.sleep(0.1)
+    return watching.wait()
 
 
 def hook(site: LabSite, where: str, text: str) -> None:
@@ -320,7 +344,11 @@ def test_a_drain_goes_on_after_every_kill_and_after_glusterd(drains: Drains) -> 
         time.sleep(1.0)
     finally:
         asyncio.run(start_glusterd(lab, brick))
-    assert watching.wait(DEADLINE_S) in (0, 4)
+    try:
+        assert end_doing_as_told(drains, brick, watching) in (0, 4)
+    finally:
+        watching.kill()
+        watching.wait()
     assert drains.drain(brick, "--no-commit")["ending"] == "waits"
     for mark in ("commit-before", "commit-after", "reset-before", "reset-after"):
         drains.mark(mark)

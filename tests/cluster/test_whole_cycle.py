@@ -140,11 +140,11 @@ class Glusterd:
         """Where glusterd has lost the process that moves files, the program tells what gets it to begin another one."""
         with closing(sqlite3.connect(f"file:{self.site.directory}/state/ledger.db?mode=ro", uri=True)) as ledger:
             told = ledger.execute("select count(*) from events where message like '%rebalance/*.pid%'").fetchone()[0]
-        if told == self.told:
+        host = self.lab.host_of(self.brick)
+        if told == self.told or self.lab.movers(host):
             return
         self.told = told
-        host = self.lab.host_of(self.brick)
-        for file in Path(f"/proc/{host.holder_pid}/root/var/lib/glusterd/vols").glob("*/rebalance/*.pid"):
+        for file in self.lab.mover_pid_files(host):
             file.unlink()
         pid = self.lab.glusterd_pid(host)
         if pid is not None and is_alive(pid):
