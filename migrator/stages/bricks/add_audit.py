@@ -10,18 +10,27 @@ from migrator.stages.bricks.add_context import AdditionCall, Scan, subject_of
 _SCANS = 2
 """Users who rename meanwhile can make one look doubtful; what both find is there."""
 
+_PATIENCE_S = 900.0
+"""How long a volume may be in no state to be read: of copies that users write to, some entry waits to be healed now and then."""
+
 
 async def audit_bricks_after(call: AdditionCall, record: AdditionRecord, scan: Scan) -> tuple[str, tuple[str, ...]]:
     """A scan of all bricks: paths and files that are there twice, files that are half moved, directories that are not the same.
     Returns what it came to, and the doubts that are left. A scan that cannot be made is a doubt. The catalog is the newest one then.
     """
     doubts: tuple[str, ...] = ()
-    for _ in range(_SCANS):
+    clock, made = call.world.clock, 0
+    until_s = clock.monotonic_s() + _PATIENCE_S
+    while made < _SCANS:
         try:
             catalog = await scan()
         except MigratorError as error:
             doubts = (f"the bricks could not be read after the rebalance: {error.message}",)
+            if clock.monotonic_s() >= until_s:
+                break
+            await clock.sleep(call.request.poll_s)
             continue
+        made += 1
         doubts = _doubts(catalog)
         if not doubts:
             return f"audit: {several(catalog.rows, 'path')} on all bricks, nothing twice and nothing half moved", ()

@@ -14,7 +14,7 @@ from migrator.domain.addition_run import AdditionEnding, AdditionRequest, Additi
 from migrator.domain.addition_seen import NewPlace, Wish
 from migrator.domain.brick import VolumeState
 from migrator.domain.brick_list import BrickRoom
-from migrator.domain.errors import ExitCode, MigratorError, ToolFailed
+from migrator.domain.errors import ExitCode, MigratorError, Refused, ToolFailed
 from migrator.domain.events import EventKind
 from migrator.domain.probe import Probe, ProbeSide
 from migrator.domain.scan import CatalogRecord
@@ -248,7 +248,7 @@ class Scans:
 
     async def __call__(self) -> CatalogRecord:
         self.made += 1
-        found = self._found.pop(0)
+        found = self._found.pop(0) if len(self._found) > 1 else self._found[0]
         if isinstance(found, MigratorError):
             raise found
         return CatalogRecord(
@@ -280,11 +280,9 @@ TWICE = "1 path was found more than once (home/a)"
         # Somebody renamed while it was read: what was not there the second time is none.
         ([[TWICE], []], ()),
         ([[TWICE], [TWICE]], (TWICE,)),
-        ([ToolFailed("gl2 is not reached"), []], ()),
-        (
-            [[TWICE], ToolFailed("gl2 is not reached")],
-            ("the bricks could not be read after the rebalance: gl2 is not reached",),
-        ),
+        # Where users write to copies, something waits to be healed now and then.
+        ([Refused("2 entries wait to be healed"), ToolFailed("gl2 is not reached"), []], ()),
+        ([[TWICE], Refused("2 entries wait to be healed"), [TWICE]], (TWICE,)),
     ],
 )
 def test_all_bricks_are_read_after_a_rebalance_and_doubts_are_for_people(
@@ -302,3 +300,13 @@ def test_all_bricks_are_read_after_a_rebalance_and_doubts_are_for_people(
     # Given again nothing is left to do, and nothing is read.
     assert site.add().ending is AdditionEnding.DONE
     assert scans.made == len(found)
+
+
+def test_a_volume_that_cannot_be_read_for_long_is_for_people(site: Site) -> None:
+    scans = Scans(Refused("2 entries wait to be healed"))
+    site.scan = scans
+    done = site.add()
+    assert done.ending is AdditionEnding.DOUBTED
+    assert done.reasons == ("the bricks could not be read after the rebalance: 2 entries wait to be healed",)
+    # A look a minute, for a quarter of an hour.
+    assert scans.made == 16
