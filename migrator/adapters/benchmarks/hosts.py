@@ -5,12 +5,12 @@ import os
 import platform
 from collections.abc import Collection, Mapping
 from functools import cache
-from importlib import resources
 from typing import Any, TypeVar
 
 import msgspec
 
 from migrator.adapters.benchmarks.reports import read_report
+from migrator.adapters.far_source import far_source
 from migrator.domain.benchmark import BENCH_NAME, Background, Lane, Program, Step
 from migrator.domain.errors import ToolFailed
 from migrator.domain.paths import show
@@ -23,18 +23,6 @@ _GRACE_S = 5.0
 
 _MODULES = ("far_content", "far_work", "far_lanes", "far_main")
 """In the order in which they are loaded: each imports only earlier ones."""
-
-_LOADER = """
-import sys, types
-for name in ("migrator", "migrator.adapters", PACKAGE):
-    sys.modules[name] = types.ModuleType(name)
-for name, source in MODULES:
-    module = types.ModuleType(PACKAGE + "." + name)
-    sys.modules[module.__name__] = module
-    setattr(sys.modules[PACKAGE], name, module)
-    exec(compile(source, name + ".py", "exec"), module.__dict__)
-module.main()
-"""
 
 
 _Answer = TypeVar("_Answer")
@@ -81,8 +69,7 @@ class _Nothing(msgspec.Struct, frozen=True):
 @cache
 def script() -> bytes:
     """The script as one Python source in ASCII."""
-    sources = [(name, (resources.files(__package__) / f"{name}.py").read_text(encoding="utf-8")) for name in _MODULES]
-    return f"PACKAGE = {__package__!r}\nMODULES = {sources!a}\n{_LOADER}".encode("ascii")
+    return far_source(__package__, _MODULES)
 
 
 class HostWorkloads:

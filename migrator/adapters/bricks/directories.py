@@ -2,23 +2,13 @@
 
 import json
 from collections.abc import Callable, Sequence
-from functools import cache
-from importlib import resources
 from typing import Any
 
+from migrator.adapters.bricks.asking import ask_brick
 from migrator.domain.brick import Brick
 from migrator.domain.directory_owners import DirectoryFacts
 from migrator.domain.errors import ToolFailed
-from migrator.domain.paths import show
 from migrator.ports.hosts import Hosts
-from migrator.ports.processes import Command
-
-_SAID_BYTES = 300
-
-
-@cache
-def _script() -> bytes:
-    return (resources.files(__package__) / "far_directories.py").read_bytes()
 
 
 class HostDirectories:
@@ -36,21 +26,11 @@ class HostDirectories:
         only: Sequence[bytes] | None = None,
     ) -> int:
         """Every directory of a brick, or these, as the port says."""
-        host = await self._hosts.reach(brick.host)
-        python = (await host.identity()).python
-        question: dict[str, Any] = {"root": brick.path.decode("latin-1"), "volume_id": volume_id}
-        if only is not None:
-            question["only"] = [path.decode("latin-1") for path in only]
-        lines, stderr = _Lines(brick.name, take), list[bytes]()
-        completed = await host.processes.stream(
-            Command(argv=(python, b"-I", b"-S", b"-c", _script()), stdin=json.dumps(question).encode(), timeout_s=None),
-            on_start=lambda _identity: None,
-            on_stdout=lines.take,
-            on_stderr=stderr.append,
-        )
-        if completed.exit_code != 0 or lines.unseen is None:
-            said = show(b"".join(stderr).strip()[-_SAID_BYTES:]) or f"exit code {completed.exit_code}"
-            raise ToolFailed(f"the directories of {brick.name} cannot be seen: {said}")
+        question = {} if only is None else {"only": [path.decode("latin-1") for path in only]}
+        lines = _Lines(brick.name, take)
+        said = await ask_brick(self._hosts, brick, "far_directories", question, volume_id=volume_id, take=lines.take)
+        if said is not None or lines.unseen is None:
+            raise ToolFailed(f"the directories of {brick.name} cannot be seen: {said or 'the answer has no end'}")
         return lines.unseen
 
 

@@ -11,18 +11,23 @@ import errno
 import json
 import os
 import stat
-import struct
 import sys
 from typing import Any
 
-_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_GFID = "trusted.gfid"
-_MDATA = "trusted.glusterfs.mdata"
-_ACCESS = "system.posix_acl_access"
-_DEFAULT = "system.posix_acl_default"
-_MDATA_BYTES = 57
-_NS_PER_S = 1_000_000_000
-_ABSENT = (errno.ENODATA, errno.EOPNOTSUPP)
+from migrator.adapters.bricks.far_brick import (
+    attribute,
+    entries_of,
+    listed,
+    open_directory,
+    open_root,
+    own_times,
+    place_of,
+)
+
+_GFID = b"trusted.gfid"
+_MDATA = b"trusted.glusterfs.mdata"
+_ACCESS = b"system.posix_acl_access"
+_DEFAULT = b"system.posix_acl_default"
 _GONE = (errno.ENOENT, errno.ENOTDIR)
 _LINES_AT_ONCE = 500
 
@@ -32,7 +37,6 @@ class Directories:
 
     def __init__(self, root: int) -> None:
         self._root = root
-        self._device = os.fstat(root).st_dev
         self._lines: list[str] = []
         self._unseen = 0
 
@@ -51,7 +55,7 @@ class Directories:
         """Write this one, without the one that it lies in."""
         above, _, name = path.rpartition(b"/")
         try:
-            directory = self._open(above)
+            directory = open_directory(self._root, above)
             try:
                 self._take(directory, name, path, "")
             finally:
@@ -65,42 +69,21 @@ class Directories:
         self._flush()
 
     def _look_into(self, path: bytes, gfid: str) -> list[tuple[bytes, str]]:
-        directory = self._open(path)
-        try:
-            if os.fstat(directory).st_dev != self._device:
-                raise OSError(errno.EXDEV, "another file system is mounted there")
-            inner = []
-            with os.scandir(directory) as entries:
-                for entry in entries:
-                    name = os.fsencode(entry.name)
-                    if not path and (name == b".glusterfs" or name.startswith(b".glusterfs-anonymous-inode-")):
-                        continue
-                    if entry.is_dir(follow_symlinks=False):
-                        full = path + b"/" + name if path else name
-                        found = self._take(directory, name, full, gfid)
-                        if found is not None:
-                            inner.append((full, found))
-            return inner
-        finally:
-            os.close(directory)
-
-    def _open(self, path: bytes) -> int:
-        """Component by component: a whole path may be too long. The caller closes it."""
-        fd = os.dup(self._root)
-        for component in path.split(b"/") if path else ():
-            try:
-                deeper = os.open(component, _DIRECTORY, dir_fd=fd)
-            finally:
-                os.close(fd)
-            fd = deeper
-        return fd
+        inner = []
+        with listed(self._root, path) as directory:
+            for entry, name, full in entries_of(directory, path):
+                if entry.is_dir(follow_symlinks=False):
+                    found = self._take(directory, name, full, gfid)
+                    if found is not None:
+                        inner.append((full, found))
+        return inner
 
     def _take(self, directory: int, name: bytes, path: bytes, above: str) -> str | None:
         """Write the line of one; returns its gfid, None where it is not one of Gluster's or is gone."""
-        place = b"/proc/self/fd/%d/%s" % (directory, name)
+        place = place_of(directory, name)
         try:
             facts = os.stat(name, dir_fd=directory, follow_symlinks=False)
-            gfid = _attribute(place, _GFID).hex()
+            gfid = attribute(place, _GFID).hex()
             line = {
                 "path": path.decode("latin-1"),
                 "gfid": gfid,
@@ -108,9 +91,9 @@ class Directories:
                 "mode": stat.S_IMODE(facts.st_mode),
                 "uid": facts.st_uid,
                 "gid": facts.st_gid,
-                "access": _attribute(place, _ACCESS).hex(),
-                "default": _attribute(place, _DEFAULT).hex(),
-                "times": _times(_attribute(place, _MDATA)),
+                "access": attribute(place, _ACCESS).hex(),
+                "default": attribute(place, _DEFAULT).hex(),
+                "times": own_times(attribute(place, _MDATA)),
             }
         except OSError as error:
             self._unseen += error.errno not in _GONE
@@ -129,33 +112,10 @@ class Directories:
         self._lines.clear()
 
 
-def _attribute(place: bytes, key: str) -> bytes:
-    try:
-        return os.getxattr(place, key, follow_symlinks=False)
-    except OSError as error:
-        if error.errno in _ABSENT:
-            return b""
-        raise
-
-
-def _times(value: bytes) -> list[int] | None:
-    """Of Gluster's own record the times of change and modification, in nanoseconds."""
-    if len(value) != _MDATA_BYTES or value[0] != 1:
-        return None
-    ctime_s, ctime_ns, mtime_s, mtime_ns = struct.unpack_from(">qQqQ", value, 9)
-    return [ctime_s * _NS_PER_S + ctime_ns, mtime_s * _NS_PER_S + mtime_ns]
-
-
 def main() -> None:
     """Answer the question."""
     question: dict[str, Any] = json.load(sys.stdin)
-    root = os.open(question["root"].encode("latin-1"), _DIRECTORY)
-    try:
-        found = os.getxattr(root, "trusted.glusterfs.volume-id").hex()
-    except OSError:
-        found = ""
-    if found != question["volume_id"].replace("-", ""):
-        raise SystemExit("there is no brick of this volume (its file system may not be mounted)")
+    root = open_root(question["root"].encode("latin-1"), question["volume_id"])
     directories = Directories(root)
     if "only" in question:
         for path in question["only"]:
@@ -163,7 +123,3 @@ def main() -> None:
     else:
         directories.walk()
     directories.finish()
-
-
-if __name__ == "__main__":
-    main()

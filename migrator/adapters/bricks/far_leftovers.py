@@ -18,13 +18,22 @@ import struct
 import sys
 from typing import Any
 
-_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+from migrator.adapters.bricks.far_brick import (
+    ABSENT,
+    attribute,
+    entries_of,
+    listed,
+    open_directory,
+    open_root,
+    own_times,
+    place_of,
+)
+
 _PIECE_BYTES = 1 << 20
 _LOOP_GET_STATUS64 = 0x4C05
 _LOOP_STATUS_BYTES = 232
 """linux/loop.h: device (as the kernel packs it) and inode of the file come first."""
 
-_ABSENT = (errno.ENODATA, errno.EOPNOTSUPP)
 _GONE = (errno.ENOENT, errno.ESRCH)
 _LINKTO = b"trusted.glusterfs.dht.linkto"
 _MIGRATING = stat.S_ISGID | stat.S_ISVTX
@@ -48,43 +57,6 @@ _LEASES_TELL_SINCE = (5, 4)
 """Linux: before, a second name of a file in the cache spoke against a lease as an open descriptor does."""
 
 _ACLS = (b"system.posix_acl_access", b"system.posix_acl_default")
-
-
-def open_root(path: bytes, volume_id: str) -> int:
-    """The brick's root, if it is one of this volume."""
-    root = os.open(path, _DIRECTORY)
-    try:
-        found = os.getxattr(root, b"trusted.glusterfs.volume-id").hex()
-    except OSError:
-        found = ""
-    if found != volume_id.replace("-", ""):
-        raise SystemExit("there is no brick of this volume (its file system may not be mounted)")
-    return root
-
-
-def open_directory(root: int, path: bytes) -> int:
-    """A directory below the root, component by component; the caller closes it."""
-    fd = os.dup(root)
-    for component in path.split(b"/") if path else ():
-        try:
-            deeper = os.open(component, _DIRECTORY, dir_fd=fd)
-        finally:
-            os.close(fd)
-        fd = deeper
-    return fd
-
-
-def _place(directory: int, name: bytes) -> bytes:
-    return b"/proc/self/fd/%d/%s" % (directory, name)
-
-
-def _attribute(place: bytes, key: bytes) -> bytes:
-    try:
-        return os.getxattr(place, key, follow_symlinks=False)
-    except OSError as error:
-        if error.errno in _ABSENT:
-            return b""
-        raise
 
 
 def _is_carried(key: bytes) -> bool:
@@ -138,16 +110,10 @@ class Look:
         self.unseen.append(f"{path.decode('utf-8', 'backslashreplace')}: {error.strerror}")
 
     def _list(self, path: bytes) -> list[bytes]:
-        directory = open_directory(self._root, path)
-        try:
-            if os.fstat(directory).st_dev != self._device:
-                raise OSError(errno.EXDEV, "another file system is mounted there")
+        with listed(self._root, path) as directory:
             self._blamed = _pending(b"/proc/self/fd/%d" % directory, of_directory=True)
             inner = []
-            for name in map(os.fsencode, os.listdir(directory)):
-                if not path and (name == b".glusterfs" or name.startswith(b".glusterfs-anonymous-inode-")):
-                    continue
-                full = path + b"/" + name if path else name
+            for _, name, full in entries_of(directory, path):
                 if _PROBE.fullmatch(full):
                     continue
                 try:
@@ -159,25 +125,23 @@ class Look:
                 except OSError as error:
                     self._unseen(full, error)
             return inner
-        finally:
-            os.close(directory)
 
     def _take(self, directory: int, name: bytes, path: bytes, facts: os.stat_result) -> None:
         known = self._found.get(facts.st_ino)
         if known is not None:
             known["names"].append(_text(path))
             return
-        place = _place(directory, name)
+        place = place_of(directory, name)
         mode = stat.S_IMODE(facts.st_mode)
-        linkto = _attribute(place, _LINKTO) if stat.S_ISREG(facts.st_mode) else b""
+        linkto = attribute(place, _LINKTO) if stat.S_ISREG(facts.st_mode) else b""
         if linkto and mode == stat.S_ISVTX:
             if facts.st_size:
                 raise OSError(errno.EBUSY, "a link-to file that has content: it is being filled")
             return
         if linkto and mode & _MIGRATING == _MIGRATING:
             mode &= ~_MIGRATING
-        gfid = _attribute(place, b"trusted.gfid")
-        mdata = _attribute(place, b"trusted.glusterfs.mdata")
+        gfid = attribute(place, b"trusted.gfid")
+        times = own_times(attribute(place, b"trusted.glusterfs.mdata"))
         keys = self._keys(place)
         self._found[facts.st_ino] = {
             "names": [_text(path)],
@@ -194,8 +158,9 @@ class Look:
             "mtime_ns": facts.st_mtime_ns,
             "ctime_ns": facts.st_ctime_ns,
             "atime_ns": facts.st_atime_ns,
-            "own_times": _own_times(mdata),
-            "xattrs": {_text(key): _text(_attribute(place, key)) for key in keys},
+            # Of modification and access: the other one nobody can set.
+            "own_times": None if times is None else times[1:],
+            "xattrs": {_text(key): _text(attribute(place, key)) for key in keys},
             "target": _text(os.readlink(name, dir_fd=directory)) if stat.S_ISLNK(facts.st_mode) else "",
             "open": True,
             "pending": _pending(place, of_directory=False) + self._blamed,
@@ -206,7 +171,7 @@ class Look:
         try:
             return sorted(filter(_is_carried, map(os.fsencode, os.listxattr(place, follow_symlinks=False))))
         except OSError as error:
-            if error.errno in _ABSENT:
+            if error.errno in ABSENT:
                 return []
             raise
 
@@ -379,7 +344,7 @@ def _pending(place: bytes, *, of_directory: bool) -> list[str]:
     try:
         keys = [key for key in map(os.fsencode, os.listxattr(place, follow_symlinks=follow)) if key.startswith(_AFR)]
     except OSError as error:
-        if error.errno in _ABSENT:
+        if error.errno in ABSENT:
             return []
         raise
     if of_directory:
@@ -390,7 +355,7 @@ def _pending(place: bytes, *, of_directory: bool) -> list[str]:
             if any(os.getxattr(place, key, follow_symlinks=follow)):
                 found.append(_text(key))
         except OSError as error:
-            if error.errno not in _ABSENT:
+            if error.errno not in ABSENT:
                 raise
     return found
 
@@ -407,15 +372,6 @@ def _mount_of(fdinfo: bytes) -> bytes:
             if line.startswith(b"mnt_id:"):
                 return line.split()[1]
     return b""
-
-
-def _own_times(value: bytes) -> list[int] | None:
-    """Modification and access in nanoseconds; None where there is no record of a known form."""
-    if len(value) != 57 or value[0] != 1:
-        return None
-    numbers = struct.unpack_from(">qQqQqQ", value, 9)
-    times = [seconds * 1_000_000_000 + part for seconds, part in zip(numbers[::2], numbers[1::2])]
-    return [times[1], times[2]]
 
 
 def open_file(directory: int, name: bytes, facts: os.stat_result) -> int:
@@ -462,7 +418,3 @@ def main() -> None:
         read(question)
     else:
         json.dump(Look(question).run(), sys.stdout)
-
-
-if __name__ == "__main__":
-    main()

@@ -15,7 +15,8 @@ import stat
 import sys
 from typing import Any
 
-_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+from migrator.adapters.bricks.far_brick import entries_of, listed, open_directory, open_root, place_of
+
 _LINKTO = "trusted.glusterfs.dht.linkto"
 _GFID = "trusted.gfid"
 _GONE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
@@ -25,22 +26,10 @@ _GLUSTERS_OWN_NAMES = 1
 """Each file has one in .glusterfs."""
 
 
-def open_directory(root: int, path: bytes) -> int:
-    """A directory below the root, component by component: a whole path may be too long. The caller closes it."""
-    fd = os.dup(root)
-    for component in path.split(b"/") if path else ():
-        try:
-            deeper = os.open(component, _DIRECTORY, dir_fd=fd)
-        finally:
-            os.close(fd)
-        fd = deeper
-    return fd
-
-
 def has_no_gfid(directory: int, name: bytes) -> bool:
     """Whether Gluster has not given it an identity: a file that it makes has one before its name in .glusterfs."""
     try:
-        os.getxattr(b"/proc/self/fd/%d/%s" % (directory, name), _GFID, follow_symlinks=False)
+        os.getxattr(place_of(directory, name), _GFID, follow_symlinks=False)
     except OSError as error:
         if error.errno != errno.ENODATA:
             raise
@@ -53,7 +42,6 @@ class Marks:
 
     def __init__(self, root: int) -> None:
         self._root = root
-        self._device = os.fstat(root).st_dev
         self._known: set[int] = set()
         self._examples: list[str] = []
         self._strange: list[str] = []
@@ -78,24 +66,14 @@ class Marks:
         }
 
     def _look_into(self, path: bytes) -> list[bytes]:
-        directory = open_directory(self._root, path)
-        try:
-            if os.fstat(directory).st_dev != self._device:
-                raise OSError(errno.EXDEV, "another file system is mounted there")
-            inner = []
-            with os.scandir(directory) as entries:
-                for entry in entries:
-                    name = os.fsencode(entry.name)
-                    if not path and (name == b".glusterfs" or name.startswith(b".glusterfs-anonymous-inode-")):
-                        continue
-                    full = path + b"/" + name if path else name
-                    if entry.is_dir(follow_symlinks=False):
-                        inner.append(full)
-                    elif entry.is_file(follow_symlinks=False):
-                        self._take(directory, name, full)
-            return inner
-        finally:
-            os.close(directory)
+        inner = []
+        with listed(self._root, path) as directory:
+            for entry, name, full in entries_of(directory, path):
+                if entry.is_dir(follow_symlinks=False):
+                    inner.append(full)
+                elif entry.is_file(follow_symlinks=False):
+                    self._take(directory, name, full)
+        return inner
 
     def _take(self, directory: int, name: bytes, path: bytes) -> None:
         try:
@@ -109,7 +87,7 @@ class Marks:
             few = facts.st_nlink <= 1 + _GLUSTERS_OWN_NAMES
             if few or facts.st_ino in self._known or mode == stat.S_ISVTX or mode & _MIGRATING == _MIGRATING:
                 return
-            os.getxattr(b"/proc/self/fd/%d/%s" % (directory, name), _LINKTO, follow_symlinks=False)
+            os.getxattr(place_of(directory, name), _LINKTO, follow_symlinks=False)
         except OSError as error:
             self._unseen += error.errno not in (errno.ENODATA, errno.ENOENT)
             return
@@ -148,18 +126,8 @@ class Paths:
 def main() -> None:
     """Answer the question."""
     question = json.load(sys.stdin)
-    root = os.open(question["root"].encode("latin-1"), _DIRECTORY)
-    try:
-        found = os.getxattr(root, "trusted.glusterfs.volume-id").hex()
-    except OSError:
-        found = ""
-    if found != question["volume_id"].replace("-", ""):
-        raise SystemExit("there is no brick of this volume (its file system may not be mounted)")
+    root = open_root(question["root"].encode("latin-1"), question["volume_id"])
     if "paths" in question:
         json.dump({"strange": Paths(root).strange(question["paths"])}, sys.stdout)
     else:
         json.dump(Marks(root).run(), sys.stdout)
-
-
-if __name__ == "__main__":
-    main()

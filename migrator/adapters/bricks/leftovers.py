@@ -2,22 +2,16 @@
 
 import json
 from collections.abc import Awaitable, Callable
-from functools import cache
-from importlib import resources
 from typing import Any
 
+from migrator.adapters.bricks.asking import ask_brick
 from migrator.domain.brick import Brick
 from migrator.domain.entry import EntryType
 from migrator.domain.errors import ToolFailed
 from migrator.domain.paths import show
 from migrator.domain.recovery import BrickLeftovers, Leftover
 from migrator.ports.hosts import Hosts
-from migrator.ports.processes import Command, Completed
-
-
-@cache
-def _script() -> bytes:
-    return (resources.files(__package__) / "far_leftovers.py").read_bytes()
+from migrator.ports.processes import OnOutput
 
 
 class HostLeftovers:
@@ -31,8 +25,8 @@ class HostLeftovers:
         """Everything that is left on a brick, as the port says."""
         self._volume_id = volume_id
         pieces: list[bytes] = []
-        completed, said = await self._ask(brick, {"what": "look", "digests": digests}, pieces.append)
-        if completed.exit_code != 0:
+        said = await self._ask(brick, {"what": "look", "digests": digests}, pieces.append)
+        if said is not None:
             raise ToolFailed(f"what is left on {brick.name} cannot be seen: {said}")
         try:
             answer = json.loads(b"".join(pieces))
@@ -43,7 +37,7 @@ class HostLeftovers:
                 open_unknown=tuple(answer["open_unknown"]),
             )
         except (ValueError, KeyError, TypeError) as error:
-            raise ToolFailed(f"what is left on {brick.name} cannot be seen: {said}") from error
+            raise ToolFailed(f"what is left on {brick.name} cannot be seen: an answer was not understood") from error
 
     async def read(self, brick: Brick, leftover: Leftover, take: Callable[[bytes], Awaitable[None]]) -> None:
         """The content of a file, as the port says."""
@@ -52,25 +46,12 @@ class HostLeftovers:
             "path": leftover.names[0].decode("latin-1"),
             "facts": [leftover.inode, leftover.size_bytes, leftover.mtime_ns, leftover.ctime_ns],
         }
-        completed, said = await self._ask(brick, question, take)
-        if completed.exit_code != 0:
+        said = await self._ask(brick, question, take)
+        if said is not None:
             raise ToolFailed(f"{show(leftover.names[0])} cannot be read on {brick.name}: {said}")
 
-    async def _ask(
-        self, brick: Brick, question: dict[str, Any], take: Callable[[bytes], Awaitable[None] | None]
-    ) -> tuple[Completed, str]:
-        host = await self._hosts.reach(brick.host)
-        python = (await host.identity()).python
-        asked = {**question, "root": brick.path.decode("latin-1"), "volume_id": self._volume_id}
-        stderr: list[bytes] = []
-        completed = await host.processes.stream(
-            Command(argv=(python, b"-I", b"-S", b"-c", _script()), stdin=json.dumps(asked).encode(), timeout_s=None),
-            on_start=lambda _identity: None,
-            on_stdout=take,
-            on_stderr=stderr.append,
-        )
-        said = show(b"".join(stderr).strip()[-300:]) or f"exit code {completed.exit_code}"
-        return completed, said
+    async def _ask(self, brick: Brick, question: dict[str, Any], take: OnOutput) -> str | None:
+        return await ask_brick(self._hosts, brick, "far_leftovers", question, volume_id=self._volume_id, take=take)
 
 
 def _leftover(brick: str, told: dict[str, Any]) -> Leftover:

@@ -3,20 +3,13 @@
 import asyncio
 import json
 from collections.abc import Sequence
-from functools import cache
-from importlib import resources
 from typing import Any
 
+from migrator.adapters.bricks.asking import ask_brick
 from migrator.domain.brick import Brick
 from migrator.domain.drain_preflight import BrickMarks
 from migrator.domain.errors import MigratorError
 from migrator.ports.hosts import Hosts
-from migrator.ports.processes import Command
-
-
-@cache
-def _script() -> bytes:
-    return (resources.files(__package__) / "far_marks.py").read_bytes()
 
 
 async def marks_on_bricks(hosts: Hosts, bricks: Sequence[Brick], volume_id: str) -> tuple[BrickMarks, ...] | None:
@@ -57,15 +50,9 @@ async def _marks(hosts: Hosts, brick: Brick, volume_id: str) -> BrickMarks:
     )
 
 
-async def _answer(hosts: Hosts, brick: Brick, volume_id: str, asked: dict[str, Any]) -> dict[str, Any]:
-    host = await hosts.reach(brick.host)
-    python = (await host.identity()).python
-    question = {"root": brick.path.decode("latin-1"), "volume_id": volume_id, **asked}
-    command = Command(
-        argv=(python, b"-I", b"-S", b"-c", _script()), stdin=json.dumps(question).encode(), timeout_s=None
-    )
-    completed = await host.processes.run(command)
-    if completed.exit_code != 0:
+async def _answer(hosts: Hosts, brick: Brick, volume_id: str, question: dict[str, Any]) -> dict[str, Any]:
+    pieces: list[bytes] = []
+    if await ask_brick(hosts, brick, "far_marks", question, volume_id=volume_id, take=pieces.append) is not None:
         raise ValueError(brick.name)
-    answer: dict[str, Any] = json.loads(completed.stdout)
+    answer: dict[str, Any] = json.loads(b"".join(pieces))
     return answer

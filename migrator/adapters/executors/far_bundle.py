@@ -1,7 +1,8 @@
 """What is sent over a new connection: the modules of the far end, and the command that takes them."""
 
 import shlex
-from pathlib import Path
+
+from migrator.adapters.far_source import far_source
 
 _PACKAGE = __name__.rpartition(".")[0]
 _MODULES = ("far_wire", "far_looks", "far_start", "far_stream", "far_calls", "far_end")
@@ -9,26 +10,10 @@ _MODULES = ("far_wire", "far_looks", "far_start", "far_stream", "far_calls", "fa
 
 TOO_OLD = "migrator-far-end: this Python is too old: "
 
-_LOADER = """
-import sys, types
-package = types.ModuleType(PACKAGE)
-sys.modules[PACKAGE] = package
-for name, source in MODULES:
-    module = types.ModuleType(PACKAGE + "." + name)
-    sys.modules[module.__name__] = module
-    setattr(package, name, module)
-    exec(compile(source, name + ".py", "exec"), module.__dict__)
-package.far_end.main(SETTINGS)
-"""
-
 
 def bundle(*, lease_s: float, grace_s: float) -> bytes:
     """The far end as one Python source in ASCII."""
-    here = Path(__file__).parent
-    sources = [(name, (here / f"{name}.py").read_text(encoding="utf-8")) for name in _MODULES]
-    settings = {"lease_s": lease_s, "grace_s": grace_s}
-    names = f"PACKAGE = {_PACKAGE!r}\nMODULES = {sources!a}\nSETTINGS = {settings!r}\n"
-    return (names + _LOADER).encode("ascii")
+    return far_source(_PACKAGE, _MODULES, {"lease_s": lease_s, "grace_s": grace_s})
 
 
 def arguments(size_bytes: int, key: str) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""What /proc says of processes, as the far end of a connection needs it (Python 3.9, standard library)."""
+"""What /proc says of processes, here and at the far end of a connection (so: Python 3.9, standard library)."""
 
 from __future__ import annotations
 

@@ -1,0 +1,26 @@
+"""Modules of this program as one Python source, for a host where nothing of it is installed."""
+
+from collections.abc import Sequence
+from importlib import resources
+
+_LOADER = """
+import sys, types
+for end in range(1, PACKAGE.count(".") + 2):
+    name = ".".join(PACKAGE.split(".")[:end])
+    sys.modules[name] = types.ModuleType(name)
+for name, source in MODULES:
+    module = types.ModuleType(PACKAGE + "." + name)
+    sys.modules[module.__name__] = module
+    setattr(sys.modules[PACKAGE], name, module)
+    exec(compile(source, name + ".py", "exec"), module.__dict__)
+module.main(*ARGUMENTS)
+"""
+
+
+def far_source(package: str, modules: Sequence[str], *arguments: object) -> bytes:
+    """One source in ASCII, which calls `main` of the last module with these literals. The modules are loaded in the order given:
+    each imports only earlier ones and the standard library.
+    """
+    files = resources.files(package)
+    sources = [(name, (files / f"{name}.py").read_text(encoding="utf-8")) for name in modules]
+    return f"PACKAGE = {package!r}\nMODULES = {sources!a}\nARGUMENTS = {arguments!a}\n{_LOADER}".encode("ascii")
