@@ -58,11 +58,6 @@ def recorded(name: str, version: str = "8.2.2") -> bytes:
     return (FIXTURES / version / name).read_bytes()
 
 
-def as_lines(pretty: bytes) -> bytes:
-    """A recorded list, as `--output ndjson` has it: one object a line."""
-    return b"".join(json.dumps(row, separators=(",", ":")).encode() + b"\n" for row in json.loads(pretty))
-
-
 def targets(name: str, version: str = "8.2.2", changes: Mapping[str, Mapping[str, Any]] | None = None) -> bytes:
     """`target list` in a recorded state (`cap-low`, `stopped-offline`; empty: healthy), some fields changed by alias."""
     rows = json.loads(recorded(f"target-list-all-raw{'-' if name else ''}{name}.json.out", version))

@@ -18,17 +18,13 @@ from migrator.bootstrap.hosts import reached
 from migrator.bootstrap.ledger_backups import backing_up
 from migrator.bootstrap.local_time import local_time
 from migrator.bootstrap.probing import probe_world
-from migrator.bootstrap.scanning import bricks, user_map
+from migrator.bootstrap.scanning import bricks, whole_scan
 from migrator.domain.addition import TargetRoom
 from migrator.domain.errors import ToolFailed, UsageError
-from migrator.domain.scan import CatalogRecord
 from migrator.domain.storage_targets import Reachability, StorageSeen, TargetKind
 from migrator.ports.progress import Progress
 from migrator.stages.bricks.add_context import AdditionWorld, DirectoryWorld
 from migrator.stages.bricks.throttling import ThrottleRules
-from migrator.stages.scan import ScanRequest, scan
-
-_ROOM_TIMEOUT_S = 60.0
 
 
 @asynccontextmanager
@@ -41,21 +37,6 @@ async def addition_world(
         raise UsageError("[source] volume is missing", hint="name the Gluster volume in site.toml")
     site = wiring.site
     async with reached(site) as hosts, bricks(site, source, via="mount", hosts=hosts) as found:
-
-        async def scanned() -> CatalogRecord:
-            request = ScanRequest(
-                trees=site.users.trees, exclude=site.users.exclude, users=user_map(site), via="bricks", restart=True
-            )
-            return await scan(
-                request,
-                source=source,
-                ledger=ledger,
-                catalogs=wiring.catalogs(),
-                progress=progress,
-                clock=wiring.clock,
-                bricks=found,
-            )
-
         yield AdditionWorld(
             volume=GlusterAdditions(source.commands, volume=volume),
             source_root=wiring.source_root,
@@ -79,7 +60,7 @@ async def addition_world(
                 max_latency_s=wiring.site.governor.max_latency_s,
             ),
             probing=probe_world(wiring, ledger),
-            scan=scanned if site.source.hosts else None,
+            scan=whole_scan(wiring, source, ledger, progress, found, via="bricks") if site.source.hosts else None,
             strange=lambda brick, volume_id, paths: still_strange_on(hosts, brick, volume_id, paths),
             directories=DirectoryWorld(
                 walks=HostDirectories(hosts),

@@ -13,14 +13,12 @@ from migrator.adapters.writers.search import BrickWriters
 from migrator.bootstrap import Wiring, new_token
 from migrator.bootstrap.hosts import reached
 from migrator.bootstrap.ledger_backups import backing_up
-from migrator.bootstrap.scanning import bricks, user_map
+from migrator.bootstrap.scanning import bricks, whole_scan
 from migrator.domain.errors import UsageError
 from migrator.domain.paths import percent_escape
 from migrator.domain.retirement import Endpoint, Uncovered
-from migrator.domain.scan import CatalogRecord
 from migrator.ports.progress import Progress
 from migrator.stages.bricks.retire_context import RetirementWorld, WriteList
-from migrator.stages.scan import ScanRequest, scan
 
 _LIST = "uncovered.tsv"
 
@@ -36,24 +34,6 @@ async def retirement_world(
         raise UsageError("[source] volume is missing", hint="name the Gluster volume in site.toml")
     async with reached(site) as hosts, bricks(site, source, via=site.source.via, hosts=hosts) as found:
 
-        async def scanned() -> CatalogRecord:
-            request = ScanRequest(
-                trees=site.users.trees,
-                exclude=site.users.exclude,
-                users=user_map(site),
-                via=site.source.via,
-                restart=True,
-            )
-            return await scan(
-                request,
-                source=source,
-                ledger=ledger,
-                catalogs=wiring.catalogs(),
-                progress=progress,
-                clock=wiring.clock,
-                bricks=found,
-            )
-
         async def endpoints() -> tuple[Mapping[str, Endpoint], tuple[str, ...]]:
             return await known_endpoints(
                 hosts, tuple(hosts.names), wiring.processes, volume=volume, mount=wiring.source_root
@@ -65,7 +45,7 @@ async def retirement_world(
             target_root=wiring.target_root,
             writers=BrickWriters(hosts, tuple(hosts.names), source, processes=wiring.processes),
             endpoints=endpoints,
-            scan=scanned,
+            scan=whole_scan(wiring, source, ledger, progress, found, via=site.source.via),
             cover=CoverParquetFiles(site.catalogs_dir, temp_dir=wiring.temp_dir),
             manifests=wiring.manifests(),
             list_to=_list_to,

@@ -1,7 +1,7 @@
 """What a scan of bricks is made of: the volume, and the walkers on the hosts that site.toml names."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 from migrator.adapters.bricks import walker_program
@@ -9,12 +9,16 @@ from migrator.adapters.bricks.walks import HostBrickWalks, WalkPrograms
 from migrator.adapters.executors.site_hosts import SiteHosts
 from migrator.adapters.filesystems.gluster import GlusterSource
 from migrator.adapters.filesystems.posix import PosixSource
+from migrator.adapters.ledger.sqlite import SqliteLedger
 from migrator.adapters.native.program import NativeProgram, native_program
+from migrator.bootstrap import Wiring
 from migrator.bootstrap.hosts import host_specs, site_hosts
 from migrator.config.site import Site
 from migrator.decide.trees import parse_user_map
 from migrator.domain.errors import UsageError
-from migrator.stages.scan import Bricks
+from migrator.domain.scan import CatalogRecord
+from migrator.ports.progress import Progress
+from migrator.stages.scan import Bricks, ScanRequest, scan
 
 
 @asynccontextmanager
@@ -68,3 +72,26 @@ def user_map(site: Site) -> dict[bytes, str]:
             f"the owner map {site.users.map} cannot be read: {error.strerror}",
             hint="put [users] map right in site.toml, or leave it out",
         ) from error
+
+
+def whole_scan(
+    wiring: Wiring, source: GlusterSource, ledger: SqliteLedger, progress: Progress, found: Bricks | None, *, via: str
+) -> Callable[[], Awaitable[CatalogRecord]]:
+    """Scans everything from the beginning, as a step of another verb. Raises MigratorError when it is called."""
+    users = wiring.site.users
+
+    async def scanned() -> CatalogRecord:
+        request = ScanRequest(
+            trees=users.trees, exclude=users.exclude, users=user_map(wiring.site), via=via, restart=True
+        )
+        return await scan(
+            request,
+            source=source,
+            ledger=ledger,
+            catalogs=wiring.catalogs(),
+            progress=progress,
+            clock=wiring.clock,
+            bricks=found,
+        )
+
+    return scanned

@@ -143,15 +143,6 @@ def room_of(capacity: Capacity, seen: StorageSeen) -> Capacity:
     return found
 
 
-def room_unknown(seen: StorageSeen) -> tuple[str, ...]:
-    """The targets that did not tell their room, as sentences."""
-    return tuple(
-        f"{one.shown} does not tell its room"
-        for one in seen.targets
-        if (one.free_bytes if one.kind is TargetKind.STORAGE else one.free_inodes) is None
-    )
-
-
 def emergency_problems(seen: StorageSeen) -> tuple[str, ...]:
     """Why no file can be made, or hardly any: all targets of a kind that trees may use are in the emergency pool."""
     problems = []
