@@ -1,8 +1,10 @@
 """Catalogs of invented entries, written by the product's own writer, for tests of what reads catalogs."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 from migrator.adapters.catalog.writer import PartsWriter
 from migrator.domain.entry import Entry, EntryType
@@ -12,6 +14,30 @@ from migrator.domain.scan import BrickWalk, CatalogRecord
 from migrator.domain.tree import UserTree
 
 SITE_ID = "0b0e1a34-0000-4000-8000-000000000001"
+
+
+_WHOLE = CatalogRecord(
+    name="c1",
+    scan_id=1,
+    site_id="s",
+    via="bricks",
+    trees=(),
+    parts=(),
+    started_at_s=1.0,
+    finished_at_s=2.0,
+    whole=True,
+    reasons=(),
+    rows=1,
+    files=1,
+    directories=1,
+    size_bytes=1,
+    problems=0,
+)
+
+
+def whole_catalog(**changes: Any) -> CatalogRecord:
+    """The closing record of a whole scan of the bricks, some fields changed."""
+    return replace(_WHOLE, **changes)
 
 
 def invented(

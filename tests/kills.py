@@ -12,9 +12,9 @@ from typing import ParamSpec, TypeVar
 
 from migrator.adapters.ledger.sqlite import SqliteLedger, open_ledger
 from migrator.domain.hooks import Hook, HookCall, HookEvent, HookResult, HooksFound, HookStage, HookStep
-from migrator.domain.scan import CatalogRecord
 from migrator.domain.site import TargetCapabilities
 from migrator.ports.site import SiteRecord
+from tests.catalogs import whole_catalog
 from tests.deaths import Death
 from tests.fake_filesystem import IDENTITY
 
@@ -64,22 +64,8 @@ def new_ledger(path: Path) -> Path:
             )
         )
         ledger.scans.finish(
-            CatalogRecord(
-                name="c1",
-                scan_id=ledger.scans.start(catalog="c1", via="bricks", at_s=1.0),
-                site_id="s",
-                via="bricks",
-                trees=(),
-                parts=(),
-                started_at_s=1.0,
-                finished_at_s=2.0,
-                whole=True,
-                reasons=(),
-                rows=9,
-                files=9,
-                directories=0,
-                size_bytes=9,
-                problems=0,
+            whole_catalog(
+                scan_id=ledger.scans.start(catalog="c1", via="bricks", at_s=1.0), rows=9, files=9, directories=0
             )
         )
     return path

@@ -22,7 +22,6 @@ from migrator.domain.brick import Brick, VolumeState
 from migrator.domain.brick_list import BrickRoom
 from migrator.domain.cutover import StepResult
 from migrator.domain.errors import Refused, UsageError
-from migrator.domain.scan import CatalogRecord
 from migrator.domain.site import TargetCapabilities
 from migrator.domain.units import GIB
 from migrator.domain.volume_tasks import TaskProgress, VolumeTask
@@ -32,29 +31,14 @@ from migrator.stages.bricks.add import add_bricks
 from migrator.stages.bricks.add_context import AdditionWorld
 from migrator.stages.bricks.lookups import LOOKUP_OPTION
 from migrator.stages.status import read_status
+from tests.catalogs import whole_catalog
 from tests.fake_filesystem import IDENTITY
 from tests.fakes import FakeLocks, FakeProgress, FakeRunFiles, VirtualClock, inline
 from tests.unit.decide.addition_world import NEW as ADDED
 from tests.unit.decide.addition_world import World
 
 NEW = "gl2:/srv/b2"
-CATALOG = CatalogRecord(
-    name="c1",
-    scan_id=1,
-    site_id="s",
-    via="bricks",
-    trees=(),
-    parts=(),
-    started_at_s=1.0,
-    finished_at_s=2.0,
-    whole=True,
-    reasons=(),
-    rows=8,
-    files=7,
-    directories=1,
-    size_bytes=5,
-    problems=0,
-)
+CATALOG = whole_catalog(rows=8, files=7)
 
 
 class Volume:

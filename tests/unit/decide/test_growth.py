@@ -12,6 +12,7 @@ from migrator.domain.cutover import CutoverRecord, CutoverState
 from migrator.domain.scan import CatalogRecord
 from migrator.domain.tree import UserTree
 from migrator.domain.units import DAY_S, GIB, HOUR_S, TIB
+from tests.catalogs import whole_catalog
 
 DAY = float(DAY_S)
 ALICE, BOB = b"home/alice", b"home/bob"
@@ -29,24 +30,10 @@ def sample(day: float, used: int, *, total: int = 100 * TIB, side: Side = Side.S
 
 
 def catalog(day: float, size_bytes: int, **changes: object) -> CatalogRecord:
-    found = CatalogRecord(
-        name=f"c{day}",
-        scan_id=1,
-        site_id="s",
-        via="bricks",
-        trees=(),
-        parts=(),
-        started_at_s=day * DAY,
-        finished_at_s=day * DAY + HOUR_S,
-        size_bytes=size_bytes,
-        whole=True,
-        reasons=(),
-        rows=1,
-        files=1,
-        directories=1,
-        problems=0,
+    at_s = day * DAY
+    return whole_catalog(
+        **{"name": f"c{day}", "started_at_s": at_s, "finished_at_s": at_s + HOUR_S, "size_bytes": size_bytes, **changes}
     )
-    return replace(found, **changes)  # type: ignore[arg-type]
 
 
 def cutover(tree: bytes, state: CutoverState, **days: float) -> CutoverRecord:

@@ -25,6 +25,7 @@ from migrator.stages.bricks.add import add_bricks
 from migrator.stages.bricks.add_context import AdditionWorld, Scan
 from migrator.stages.bricks.lookups import LOOKUP_OPTION
 from migrator.stages.bricks.throttling import THROTTLE_OPTION, ThrottleRules
+from tests.catalogs import whole_catalog
 from tests.deaths import Killed
 from tests.fake_filesystem import IDENTITY
 from tests.fakes import FakeLocks, FakeProgress, FakeRunFiles, VirtualClock, inline
@@ -251,23 +252,7 @@ class Scans:
         found = self._found.pop(0) if len(self._found) > 1 else self._found[0]
         if isinstance(found, MigratorError):
             raise found
-        return CatalogRecord(
-            name="c",
-            scan_id=1,
-            site_id="s",
-            via="bricks",
-            trees=(),
-            parts=(),
-            started_at_s=1.0,
-            finished_at_s=2.0,
-            whole=not found,
-            reasons=tuple(found),
-            rows=7,
-            files=6,
-            directories=1,
-            size_bytes=1,
-            problems=0,
-        )
+        return whole_catalog(whole=not found, reasons=tuple(found))
 
 
 TWICE = "1 path was found more than once (home/a)"

@@ -24,7 +24,6 @@ from migrator.domain.errors import ExitCode, LockHeld, Refused, ToolFailed, Usag
 from migrator.domain.events import EventKind
 from migrator.domain.probe import Probe, ProbeSide
 from migrator.domain.recovery import RecoverySummary
-from migrator.domain.scan import CatalogRecord
 from migrator.domain.schedule import BatchStep, OrderSchedule, Outcome, Schedule, ScheduleOrder, SubvolumeStep
 from migrator.domain.site import MountIdentity
 from migrator.domain.tree import UserTree
@@ -38,6 +37,7 @@ from migrator.stages.bricks import drain_acting
 from migrator.stages.bricks.drain import drain_bricks, stop_drain
 from migrator.stages.bricks.drain_context import DrainWorld
 from migrator.stages.bricks.lookups import LOOKUP_OPTION
+from tests.catalogs import whole_catalog
 from tests.contracts.plans import small_plan
 from tests.deaths import Death, Killed, dying
 from tests.fakes import FakeLocks, FakeProgress, FakeRunFiles, VirtualClock, inline
@@ -308,22 +308,8 @@ def site(tmp_path: Path) -> Iterator[Site]:
         )
         scan = ledger.scans.start(catalog="c1", via="bricks", at_s=1.0)
         ledger.scans.finish(
-            CatalogRecord(
-                name="c1",
-                scan_id=scan,
-                site_id="site-0001",
-                via="bricks",
-                trees=(UserTree(path=b"home/a", user="a"),),
-                parts=(),
-                started_at_s=1.0,
-                finished_at_s=2.0,
-                whole=True,
-                reasons=(),
-                rows=5,
-                files=5,
-                directories=1,
-                size_bytes=5,
-                problems=0,
+            whole_catalog(
+                scan_id=scan, site_id="site-0001", trees=(UserTree(path=b"home/a", user="a"),), rows=5, files=5
             )
         )
         yield Site(ledger)
