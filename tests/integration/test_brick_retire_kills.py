@@ -12,8 +12,8 @@ from migrator.domain.retirement import RetireEnding, RetirementState
 from migrator.stages.bricks.retire_context import RetirementWorld
 from tests.deaths import Death, Killed, dying
 from tests.fakes import inline
-from tests.integration.test_brick_retire_stage import Rooted, Site, Volume, found
 from tests.kills import DoingHooks, Left, copied, deaths, in_memory, new_ledger, ticking
+from tests.retire_site import Rooted, Site, Volume, found
 
 S = RetirementState
 CHANGED = b"home/alice/y"

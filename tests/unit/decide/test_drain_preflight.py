@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from migrator.decide.drain_facts import structure_problems
-from migrator.decide.drain_preflight import drain_problems, is_old
+from migrator.decide.drain_preflight import catalog_is_old, drain_problems
 from migrator.domain.addition import AdditionRecord, AdditionSide, AdditionState
 from migrator.domain.brick import Brick, BrickHeal, VolumeState
 from migrator.domain.brick_list import BrickRoom
@@ -152,7 +152,7 @@ def test_a_scan_is_too_old_when_another_drain_moved_files_since(
         state=DrainState.COMMITTED,
         times=TIMES,
     )
-    assert is_old(scanned_at_s, [drain], [], bricks=("gl1:/b",)) is expected
+    assert catalog_is_old(scanned_at_s, [drain], [], bricks=("gl1:/b",)) is expected
 
 
 def test_a_scan_is_too_old_when_an_addition_balanced_since() -> None:
@@ -167,10 +167,10 @@ def test_a_scan_is_too_old_when_an_addition_balanced_since() -> None:
         state=AdditionState.BALANCED,
         times=times,
     )
-    assert is_old(50.0, [], [addition], bricks=("gl1:/b",))
-    assert not is_old(91.0, [], [addition], bricks=("gl1:/b",))
+    assert catalog_is_old(50.0, [], [addition], bricks=("gl1:/b",))
+    assert not catalog_is_old(91.0, [], [addition], bricks=("gl1:/b",))
     unbalanced = replace(addition, times={AdditionState.ADDED: 10.0, AdditionState.LAID_OUT: 95.0})
-    assert not is_old(50.0, [], [unbalanced], bricks=("gl1:/b",))
+    assert not catalog_is_old(50.0, [], [unbalanced], bricks=("gl1:/b",))
 
 
 def test_an_old_scan_speaks_against_a_drain() -> None:

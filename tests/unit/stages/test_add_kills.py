@@ -19,11 +19,11 @@ from migrator.domain.volume_tasks import TaskProgress, VolumeTask
 from migrator.stages.bricks.add import add_bricks
 from migrator.stages.bricks.add_context import AdditionWorld
 from migrator.stages.bricks.throttling import ThrottleRules
+from tests.addition_site import Glusterd
 from tests.deaths import Death, Killed, dying
 from tests.fakes import FakeLocks, FakeProgress, FakeRunFiles, VirtualClock, inline
 from tests.kills import DoingHooks, Left, copied, deaths, in_memory, new_ledger, ticking
 from tests.unit.decide.addition_world import EMPTY, NEW, World
-from tests.unit.stages.test_add_throttle import Glusterd
 
 S = AdditionState
 STALE = replace(EMPTY, exists=True, volume_id="76", entries=("home",))

@@ -16,9 +16,9 @@ from migrator.domain.drain_seen import PlaceSeen
 from migrator.domain.hooks import HookStep
 from migrator.stages.bricks.drain_context import DrainWorld
 from tests.deaths import Death, Killed, dying
+from tests.drain_site import Site
 from tests.kills import DoingHooks, Left, copied, deaths, in_memory, new_ledger, ticking
 from tests.unit.decide.drain_world import LEAVING
-from tests.unit.stages.test_drain_stage import Site
 
 S = DrainState
 STEPS = (HookStep.DRAIN, HookStep.COMMIT, HookStep.WIPE, HookStep.HAND_OVER)
