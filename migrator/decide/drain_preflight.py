@@ -132,7 +132,7 @@ def _old_catalog(facts: DrainFacts) -> Iterator[str]:
         )
 
 
-def is_old(
+def catalog_is_old(
     scanned_at_s: float, drains: Sequence[DrainRecord], additions: Sequence[AdditionRecord], *, bricks: Sequence[str]
 ) -> bool:
     """Whether a scan that began at that time is older than the last drain of other bricks, or addition, that moved files between

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from migrator.decide.drain_preflight import drain_problems, is_old
+from migrator.decide.drain_preflight import catalog_is_old, drain_problems
 from migrator.decide.drain_retained import retained_sources
 from migrator.decide.drain_standing import quorum_problems
 from migrator.domain.brick import Brick, VolumeState
@@ -111,7 +111,7 @@ class Guarding:
         ledger = self.call.world.ledger
         if catalog is None:
             return None
-        return is_old(catalog.started_at_s, ledger.drains.all(), ledger.additions.all(), bricks=record.bricks)
+        return catalog_is_old(catalog.started_at_s, ledger.drains.all(), ledger.additions.all(), bricks=record.bricks)
 
     def _retained(
         self, record: DrainRecord, content: BrickContent | None
