@@ -4,10 +4,10 @@ import json
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib import resources
 
 import msgspec
 
+from migrator.adapters.far_source import far_source
 from migrator.domain.errors import ToolFailed
 from migrator.domain.freezing import OpenFile, OpenKind
 from migrator.domain.paths import show
@@ -18,17 +18,6 @@ _TIMEOUT_S = 600.0
 
 _MODULES = ("far_mounts", "far_trees", "far_search")
 """In the order in which they are loaded: each imports only earlier ones."""
-
-_LOADER = """
-import sys, types
-for name in ("migrator", "migrator.adapters", PACKAGE):
-    sys.modules[name] = types.ModuleType(name)
-for name, source in MODULES:
-    module = types.ModuleType(PACKAGE + "." + name)
-    sys.modules[module.__name__] = module
-    exec(compile(source, name + ".py", "exec"), module.__dict__)
-module.main()
-"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,8 +38,7 @@ class _Answer(msgspec.Struct, frozen=True):
 @cache
 def script() -> bytes:
     """The script as one Python source in ASCII."""
-    sources = [(name, (resources.files(__package__) / f"{name}.py").read_text(encoding="utf-8")) for name in _MODULES]
-    return f"PACKAGE = {__package__!r}\nMODULES = {sources!a}\n{_LOADER}".encode("ascii")
+    return far_source(__package__, _MODULES)
 
 
 async def ask(
