@@ -9,7 +9,6 @@ from migrator.adapters.bricks.walks import HostBrickWalks, WalkPrograms
 from migrator.adapters.executors.site_hosts import SiteHosts
 from migrator.adapters.filesystems.gluster import GlusterSource
 from migrator.adapters.filesystems.posix import PosixSource
-from migrator.adapters.ledger.sqlite import SqliteLedger
 from migrator.adapters.native.program import NativeProgram, native_program
 from migrator.bootstrap import Wiring
 from migrator.bootstrap.hosts import host_specs, site_hosts
@@ -17,6 +16,7 @@ from migrator.config.site import Site
 from migrator.decide.trees import parse_user_map
 from migrator.domain.errors import UsageError
 from migrator.domain.scan import CatalogRecord
+from migrator.ports.ledger import Ledger
 from migrator.ports.progress import Progress
 from migrator.stages.scan import Bricks, ScanRequest, scan
 
@@ -75,7 +75,7 @@ def user_map(site: Site) -> dict[bytes, str]:
 
 
 def whole_scan(
-    wiring: Wiring, source: GlusterSource, ledger: SqliteLedger, progress: Progress, found: Bricks | None, *, via: str
+    wiring: Wiring, source: GlusterSource, ledger: Ledger, progress: Progress, found: Bricks | None, *, via: str
 ) -> Callable[[], Awaitable[CatalogRecord]]:
     """Scans everything from the beginning, as a step of another verb. Raises MigratorError when it is called."""
     users = wiring.site.users
