@@ -10,7 +10,7 @@ help:
 	@echo "make rehearsal  bricks drained, wiped and added on clusters of three layouts, while users write (REHEARSAL='--files N')"
 	@echo "make test    every check: ruff, mypy, import-linter, all tests"
 	@echo "make bench   the benchmarks, on labs of their own; writes docs/performance.md (options: BENCH='--keep')"
-	@echo "make venv    only the set-up: Debian packages that are missing (as root), and .venv"
+	@echo "make venv    only the set-up: Debian packages that are missing (as root; not with PACKAGES=none), and .venv"
 	@echo "make docs    docs/configuration.md and plans/sample.json, which are made by the program"
 	@echo "make format  the code in its one form"
 	@echo "make clean   remove what the others made here"

@@ -1,7 +1,8 @@
 #!/bin/bash
 # Make this checkout ready to run: Debian packages that are missing (as root) and .venv with pinned versions.
 # May be called again at any time, and is quick when there is nothing to do. MIGRATOR_VENV names another directory
-# than .venv; PYTHON another interpreter than the first that serves.
+# than .venv; PYTHON another interpreter than the first that serves. PACKAGES=none: no Debian package is installed, for the
+# machine of a real migration, which needs none of what labs and tests do.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -134,7 +135,9 @@ make_venv() {
     set_up_from >"$stamp"
 }
 
-if ((EUID != 0)); then
+if [[ ${PACKAGES:-} == none ]]; then
+    say "PACKAGES=none: Debian packages are not installed"
+elif ((EUID != 0)); then
     say "not root: Debian packages are not installed"
 elif ! has apt-get || ! has dpkg-query; then
     say "no apt-get: packages are not installed"

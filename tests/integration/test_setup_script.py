@@ -1,4 +1,4 @@
-"""Which interpreter `tools/setup.sh` takes."""
+"""Which interpreter `tools/setup.sh` takes, and what it does to the machine."""
 
 import os
 import subprocess
@@ -72,6 +72,22 @@ def test_no_daemon_starts_because_it_is_installed(tmp_path: Path) -> None:
     assert not policy.exists()
     assert install(tmp_path, "exit 100").stdout == "failed\n"
     assert not policy.exists()
+
+
+@pytest.mark.parametrize(("packages", "installs"), [("none", False), ("", True)])
+def test_no_package_is_installed_where_that_is_asked_for(packages: str, installs: bool) -> None:
+    choice = SCRIPT.read_text(encoding="utf-8").partition("\nif [[ ${PACKAGES")[2].partition("\nfi\n")[0]
+    # Root on Debian, whoever runs the test.
+    choice = choice.replace("EUID != 0", "0")
+    stubs = "say() { :; }\nhas() { :; }\ninstall_packages() { echo installs; }\n"
+    done = subprocess.run(
+        ["/bin/bash", "-c", f"set -euo pipefail\n{stubs}if [[ ${{PACKAGES{choice}\nfi"],
+        env={"PATH": "/usr/bin:/bin", "PACKAGES": packages},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == ("installs\n" if installs else "")
 
 
 def test_what_the_machine_says_of_its_daemons_stays(tmp_path: Path) -> None:
