@@ -11,7 +11,7 @@ from migrator.domain.texts import TextFacts, UserText
 from migrator.ports.blocking import Blocking
 from migrator.ports.texts import Texts
 from migrator.stages.hooking import CutoverPlace
-from migrator.stages.hooking.steps import Say
+from migrator.stages.hooking.world import Say
 
 _TIMEOUT_S = 30.0
 

@@ -2,7 +2,8 @@
 
 from migrator.stages.hooking.cutovers import CutoverPlace
 from migrator.stages.hooking.looks import called_hooks, find_hooks, refuse_hooks
-from migrator.stages.hooking.steps import HookedStep, HookRefused, HookSkipped, HookWorld, StepHooks
+from migrator.stages.hooking.steps import StepHooks
+from migrator.stages.hooking.world import HookedStep, HookRefused, HookSkipped, HookWorld
 
 __all__ = [
     "CutoverPlace",

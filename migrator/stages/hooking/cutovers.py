@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from migrator.domain.cutover import CutoverRecord
 from migrator.domain.hooks import HookStep
-from migrator.stages.hooking.steps import HookedStep
+from migrator.stages.hooking.world import HookedStep
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

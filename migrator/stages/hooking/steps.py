@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from migrator.decide.hooks import (
     counterparts,
@@ -25,64 +25,17 @@ from migrator.domain.hooks import (
     HookOutcome,
     HookResult,
     HooksFound,
-    HookSite,
-    HookStage,
     HookState,
     HookStep,
 )
 from migrator.domain.paths import show
-from migrator.ports.blocking import Blocking
-from migrator.ports.clock import Clock
-from migrator.ports.hooks import HookRecords, Hooks, HookStepRecord
+from migrator.ports.hooks import HookStepRecord
 from migrator.stages.hooking.looks import called_hooks, find_hooks, refuse_hooks
+from migrator.stages.hooking.world import HookedStep, HookRefused, HookSkipped, HookWorld
 
 _LOG = logging.getLogger("migrator.hooks")
 
 T = TypeVar("T")
-
-
-class HookSkipped(Refused):
-    """A `pre` hook wants its step left out for now: what is around it may go on."""
-
-
-class HookRefused(Refused):
-    """A `pre` hook has said itself that its step cannot be: by its contract it has left all as it was."""
-
-
-class Say(Protocol):
-    """Tells an event to whom it may concern, and keeps it."""
-
-    def __call__(self, kind: EventKind, severity: Severity, subject: str, message: str, /) -> None: ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HookWorld:
-    """What hooks are called with, by one run of one verb. `tokens` gives a random token for every call."""
-
-    hooks: Hooks
-    records: HookRecords
-    site: HookSite
-    run_id: int
-    clock: Clock
-    blocking: Blocking
-    tokens: Callable[[], str]
-    say: Say
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HookedStep:
-    """A step that hooks are called around. `key` is its name in the ledger, `subject` that of its events; `words` are for
-    people, as `the seed pass over batch 1`.
-    """
-
-    step: HookStep
-    key: str
-    subject: str
-    words: str
-
-    def stage(self, event: HookEvent) -> HookStage:
-        """One side of it."""
-        return HookStage(step=self.step, event=event)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,6 +149,15 @@ class StepHooks:
             facts = replace(facts, started_at_s=record.opened_at_s, state=facts.state or HookState.DONE)
             called = called_hooks(self.world.records, step.stage(HookEvent.POST), record)
             await self._finish(_Open(step=step, record=record, facts=facts), but=called)
+
+    async def once(self, step: HookedStep, facts: HookFacts) -> None:
+        """The `post` hooks of what nothing comes before, once for the key of the step; what a killed run had called of them is
+        not called again. May be called again.
+        """
+        known = self.world.records.latest(step.step, step.key)
+        if known is None:
+            self._open(step, facts)
+        await self.catch_up(step, facts)
 
     async def _find(self) -> HooksFound:
         return await find_hooks(self.world.hooks, self.world.blocking)
