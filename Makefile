@@ -22,7 +22,7 @@ demo: venv
 	$(PYTHON_OF_VENV) tools/demo.py
 
 rehearsal: venv
-	$(PYTHON_OF_VENV) tools/rehearsal.py $(REHEARSAL)
+	$(PYTHON_OF_VENV) -m tools.rehearsal $(REHEARSAL)
 
 test: venv
 	@tools/test.sh

@@ -8,25 +8,23 @@ exit code 1 where a byte is missing. Needs root and GlusterFS; takes some minute
 
 import argparse
 import errno
-import hashlib
 import json
 import os
 import shlex
-import stat
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
-from migrator.domain.entry import ACL_ACCESS, ACL_DEFAULT
 from migrator.domain.paths import percent_unescape
-from migrator.stages.lab.churn_journal import Touched, read_journal
+from migrator.stages.lab.churn_journal import read_journal
 from migrator.stages.lab.machine import why_no_cluster
+from tools.known_writer import Writer
+from tools.tree_contents import by_name, differences, everything, shut
 
 Document = dict[str, Any]
 """What a verb prints with `--json`; its keys are tested where the program is tested."""
@@ -35,149 +33,9 @@ MIGRATOR = Path(sys.executable).with_name("migrator")
 LAYOUTS = ("distribute", "distributed-replicate", "distributed-arbiter")
 SETTINGS = '\n[drain]\nthrottle = "normal"\npoll = "1s"\n'
 _TIMES, _SHOWN = 4, 8
-_MODE_ACL_BYTES = 28
-_PAUSE_S, _CHURN_PER_S = 0.2, 10.0
-"""What users write must be less than Gluster moves on this machine."""
-
-
-@dataclass
-class Writer:
-    """A user whose every byte is known: writes, renames and links through the mount until the end of the block."""
-
-    directory: Path
-    contents: dict[str, bytes] = field(default_factory=dict)
-    errors: list[OSError] = field(default_factory=list)
-    _stop: threading.Event = field(default_factory=threading.Event)
-
-    def __enter__(self) -> Self:
-        self.directory.mkdir()
-        self._thread = threading.Thread(target=self._work)
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        self._thread.join()
-
-    def _work(self) -> None:
-        number = 0
-        while not self._stop.wait(_PAUSE_S):
-            number += 1
-            try:
-                self._write(number, os.urandom(300 + 97 * (number % 100)))
-            except OSError as error:
-                self.errors.append(error)
-
-    def _write(self, number: int, content: bytes) -> None:
-        directory = self.directory / f"{number % 20}"
-        directory.mkdir(exist_ok=True)
-        one = directory / f"{number}"
-        one.write_bytes(content)
-        if number % 3 == 0:
-            one = one.rename(directory / f"{number}-renamed")
-        self.contents[str(one.relative_to(self.directory))] = content
-        if number % 5 == 0:
-            (directory / f"{number}-again").hardlink_to(one)
-            self.contents[f"{directory.name}/{number}-again"] = content
-
-    def paths(self, directory: bytes) -> frozenset[bytes]:
-        """What it has written, below the root of the volume."""
-        return frozenset(directory + b"/" + os.fsencode(name) for name in self.contents)
-
-    def lost(self) -> list[str]:
-        """Names whose content is not what was written."""
-        return [name for name, content in self.contents.items() if _content(self.directory / name) != content]
-
-
-def _content(path: Path) -> bytes | None:
-    try:
-        return path.read_bytes()
-    except OSError:
-        return None
-
-
-Seen = dict[bytes, tuple[object, ...]]
-_NOT_THERE = ("listed, and not there",)
-
-
-def everything(root: Path) -> Seen:
-    """Every path below a directory: type, mode, owner, mtime (not of directories), and target, content by its digest, or ACLs of a
-    directory.
-    """
-    found: Seen = {}
-    top = os.fsencode(root)
-    # By descriptors: a path that users can have may be too long below a mount point that is named too.
-    for above, directories, names, fd in os.fwalk(top):
-        for name in (*directories, *names):
-            found[os.path.relpath(os.path.join(above, name), top)] = _one(name, fd)
-    return found
-
-
-def by_name(root: Path, paths: Iterable[bytes]) -> Seen:
-    """The same of these paths, each asked for by its name alone: no directory is listed, as by a program that opens what it
-    knows of. Paths that are not found are left out.
-    """
-    fd = os.open(root, os.O_PATH | os.O_DIRECTORY)
-    try:
-        seen = {path: _one(path, fd) for path in sorted(paths)}
-    finally:
-        os.close(fd)
-    return {path: facts for path, facts in seen.items() if facts != _NOT_THERE}
-
-
-def _one(name: bytes, above: int) -> tuple[object, ...]:
-    try:
-        status = os.stat(name, dir_fd=above, follow_symlinks=False)
-        kind = stat.S_IFMT(status.st_mode)
-        what: object = None
-        if kind == stat.S_IFREG:
-            what = _digest(name, above)
-        elif kind == stat.S_IFLNK:
-            what = os.readlink(name, dir_fd=above)
-        elif kind == stat.S_IFDIR:
-            what = tuple(_acl(name, above, which) for which in (ACL_ACCESS, ACL_DEFAULT))
-    except FileNotFoundError:
-        return _NOT_THERE
-    mtime_ns = 0 if kind == stat.S_IFDIR else status.st_mtime_ns
-    return (what, oct(status.st_mode), status.st_uid, status.st_gid, mtime_ns)
-
-
-def _acl(name: bytes, above: int, which: bytes) -> bytes:
-    """Empty where there is none, or none that says more than a mode."""
-    try:
-        acl = os.getxattr(b"/proc/self/fd/%d/%s" % (above, name), which, follow_symlinks=False)
-    except OSError as error:
-        if error.errno in (errno.ENODATA, errno.EOPNOTSUPP):
-            return b""
-        raise
-    return b"" if which == ACL_ACCESS and len(acl) == _MODE_ACL_BYTES else acl
-
-
-def _digest(name: bytes, above: int) -> str:
-    with open(os.open(name, os.O_RDONLY | os.O_NOFOLLOW, dir_fd=above), "rb") as stream:
-        os.posix_fadvise(stream.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-        return hashlib.file_digest(stream, "blake2b").hexdigest()
-
-
-def differences(before: Seen, after: Seen, touched: Touched, working: bytes) -> list[bytes]:
-    """Paths that are not as they were, without those that the churn has touched and those below the working directory. Of a
-    directory that was there before the churn changes nothing but its times: owner and mode have to be the same.
-    """
-    paths = [path for path in before.keys() | after.keys() if before.get(path) != after.get(path)]
-    return sorted(
-        path
-        for path in paths
-        if (_is_directory(before.get(path)) or not touched.covers(path)) and path.split(b"/")[:2] != working.split(b"/")
-    )
-
-
-def _is_directory(facts: tuple[object, ...] | None) -> bool:
-    return facts is not None and len(facts) > 1 and str(facts[1]).startswith("0o4")
-
-
-def shut(seen: Seen) -> list[bytes]:
-    """Directories that are root's with mode 0000: nobody may enter them, and no user can have made one."""
-    return sorted(path for path, facts in seen.items() if facts[1:4] == ("0o40000", 0, 0))
+_PAUSE_S = 0.2
+_CHURN_PER_S = 10.0
+"""What users do must be less than Gluster moves on this machine."""
 
 
 @dataclass(frozen=True, kw_only=True)

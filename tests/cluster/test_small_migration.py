@@ -12,7 +12,7 @@ from migrator.domain.units import MIB
 from tests.cluster.conftest import MakeLab
 from tests.cluster.site import LabSite
 from tools import demo
-from tools.rehearsal import Seen, everything
+from tools.tree_contents import Seen, everything
 
 pytestmark = [pytest.mark.cluster, pytest.mark.needs_root, pytest.mark.slow, pytest.mark.timeout(600)]
 

@@ -24,7 +24,8 @@ from tests.cluster.conftest import SMALL, MakeLab
 from tests.cluster.handle import DEADLINE_S, LabHandle, WallClock, bring_up, is_alive, take_down
 from tests.cluster.site import LabSite, lab_site
 from tests.cluster.test_brick_drain import SETTINGS, Drains
-from tools.rehearsal import everything, rehearse
+from tools.rehearsal import rehearse
+from tools.tree_contents import everything
 
 pytestmark = [pytest.mark.cluster, pytest.mark.needs_root, pytest.mark.slow, pytest.mark.timeout(600)]
 
