@@ -3,6 +3,7 @@
 from migrator.decide.drain_facts import Bricks, bricks_seen, recover
 from migrator.domain.drain import DrainRecord, DrainState, DrainStep
 from migrator.domain.drain_seen import Act, AuditSeen, DrainSeen, Finished, Halt, PlaceSeen, Step
+from migrator.domain.hooks import HookState
 from migrator.domain.paths import show
 from migrator.domain.units import several
 
@@ -35,6 +36,15 @@ def audit_left(audit: AuditSeen) -> tuple[str, ...]:
     if audit.unsure:
         problems.append(f"{several(audit.unsure, 'file')} on the bricks may be data{shown}")
     return tuple(problems)
+
+
+def audit_state(audit: AuditSeen) -> HookState:
+    """How an audit before a commit ended, as hooks are told: what is left refuses the commit; where nothing was found, and not
+    everything could be looked at, the audit itself has failed.
+    """
+    if audit.clean:
+        return HookState.DONE
+    return HookState.REFUSED if audit.left or audit.unsure else HookState.FAILED
 
 
 def out_of_the_volume(record: DrainRecord, seen: DrainSeen, *, hand_over: bool) -> Step:

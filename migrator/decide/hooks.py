@@ -35,6 +35,8 @@ _WRITABLE_BY_OTHERS = 0o022
 _STICKY = 0o1000
 _EXECUTABLE = 0o100
 _SHOWN_OUTPUT_BYTES = 500
+MOST_REASON_CHARACTERS = 1000
+"""Of a variable: the document has all of it."""
 
 
 def in_order(found: Iterable[Hook], stage: HookStage) -> tuple[Hook, ...]:
@@ -115,6 +117,8 @@ def document(stage: HookStage, site: HookSite, facts: HookFacts) -> bytes:
             "files": facts.files,
             "size_bytes": facts.size_bytes,
             "state": facts.state or None,
+            "failed": facts.failed,
+            "reason": facts.reason,
             "copied_files": facts.copied_files,
             "copied_bytes": facts.copied_bytes,
             "attention": facts.attention,
@@ -148,6 +152,8 @@ def environment(stage: HookStage, site: HookSite, facts: HookFacts) -> tuple[tup
         ("MIGRATOR_BRICK", text(facts.brick)),
         ("MIGRATOR_SIDE", text(facts.side)),
         ("MIGRATOR_STATE", facts.state),
+        ("MIGRATOR_FAILED", text(facts.failed)),
+        ("MIGRATOR_REASON", _one_line(facts.reason or "")),
         ("MIGRATOR_USER", text(facts.user)),
         ("MIGRATOR_LINK", path(facts.link)),
         ("MIGRATOR_OLD_PATH", path(facts.old_path)),
@@ -266,8 +272,10 @@ def _writable(look: FileLook) -> HookProblem:
 
 
 def _unknown(path: bytes, directories: Iterable[bytes]) -> HookProblem:
-    known = [directory.decode("ascii") for directory in directories]
-    near = difflib.get_close_matches(name(path).decode("ascii", "replace"), known, n=1)
+    known, found = [directory.decode("ascii") for directory in directories], name(path).decode("ascii", "replace")
+    # What only happens has no `pre` side: whoever looked for one means the other.
+    other = found.replace(f"{HookEvent.PRE}-", f"{HookEvent.POST}-", 1)
+    near = [other] if other in known else difflib.get_close_matches(found, known, n=1)
     meant = f"rename it to {near[0]}" if near else "rename it to a stage of docs/hooks.md, or so that it ends otherwise"
     return _problem(path, "is named for no stage", meant)
 
@@ -284,6 +292,11 @@ def _quoted(path: bytes) -> str:
 
 def _escaped(path: bytes | None) -> str | None:
     return None if path is None else percent_escape(path)
+
+
+def _one_line(text: str) -> str:
+    line = " ".join(text.replace("\0", " ").split())
+    return line if len(line) <= MOST_REASON_CHARACTERS else f"{line[: MOST_REASON_CHARACTERS - 3]}..."
 
 
 def _time(at_s: float) -> str:

@@ -39,16 +39,22 @@ class HookStep(StrEnum):
     THAW = "thaw"
     PURGE = "purge"
     DRAIN = "drain"
+    AUDIT = "audit"
     COMMIT = "commit"
     WIPE = "wipe"
     HAND_OVER = "hand-over"
+    STOP = "stop"
     ADD = "add"
+    FAIL = "fail"
     RETIRE = "retire"
     REPORT = "report"
 
 
 CALLED_STEPS = frozenset(HookStep)
 """Those that this version calls hooks around; for others they would be checked, and wait."""
+
+WITHOUT_PRE = frozenset({HookStep.FAIL})
+"""What happens and is not begun: nobody can be asked before it."""
 
 
 class HookState(StrEnum):
@@ -83,7 +89,8 @@ def all_stages() -> Iterator[HookStage]:
     """Every stage, in the order in which a migration comes to them."""
     for step in HookStep:
         for event in HookEvent:
-            yield HookStage(step=step, event=event)
+            if event is HookEvent.POST or step not in WITHOUT_PRE:
+                yield HookStage(step=step, event=event)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,6 +172,8 @@ class HookFacts:
 
     `side` is `source` or `target`: to which file system bricks are given.
 
+    `failed` is what has failed, where that is told; `reason` says why, also of an audit that found something.
+
     `state` is empty before the step, afterwards a `HookState`. `files` and
     `size_bytes` are planned, the `copied_` ones what this run brought. `begins_at_s` is
     when a move that is announced begins. Times are seconds since the epoch.
@@ -186,6 +195,8 @@ class HookFacts:
     files: int | None = None
     size_bytes: int | None = None
     state: str = ""
+    failed: HookStep | None = None
+    reason: str | None = None
     copied_files: int | None = None
     copied_bytes: int | None = None
     attention: int | None = None

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from migrator.config.sections import SECTIONS
 from migrator.config.site import HooksSection
-from migrator.decide.hooks import document, environment, judge
+from migrator.decide.hooks import MOST_REASON_CHARACTERS, document, environment, judge
 from migrator.domain.errors import ExitCode
 from migrator.domain.hooks import (
     CALLED_STEPS,
@@ -25,6 +25,8 @@ from migrator.domain.hooks import (
 )
 from migrator.domain.states import PassKind
 from migrator.domain.tree import UserTree
+from migrator.stages.bricks.add_context import ADD_STEPS
+from migrator.stages.bricks.drain_context import DRAIN_STEPS
 from tests.hook_site import STAGES
 
 PAGE = (Path(__file__).parents[2] / "docs" / "hooks.md").read_text(encoding="utf-8")
@@ -67,8 +69,21 @@ def test_every_stage_is_told_and_which_are_called() -> None:
     table = rows(section("Stages"))[1:]
     assert [row[0] for row in table] == [f"`{stage.name}`" for stage in all_stages()]
     assert {row[0] for row in table if row[1] == "`run`"} == {f"`{name}`" for name in STAGES}
-    called = {f"`{event.value}-{step.value}`" for step in CALLED_STEPS for event in HookEvent}
+    called = {f"`{stage.name}`" for stage in all_stages() if stage.step in CALLED_STEPS}
     assert {row[0] for row in table if row[1] != "later versions"} == called
+    assert {row[0] for row in table if "`brick drain`" in row[1] or "`brick stop`" in row[1]} == {
+        f"`{stage.name}`" for stage in all_stages() if stage.step in DRAIN_STEPS
+    }
+    assert {row[0] for row in table if "`brick add`" in row[1]} == {
+        f"`{stage.name}`" for stage in all_stages() if stage.step in ADD_STEPS
+    }
+
+
+def test_what_may_have_failed_and_how_much_of_the_reason_a_variable_has_is_told() -> None:
+    cells = {row[0]: row[1] for row in rows(section("What a hook is told"))}
+    failing = (HookStep.DRAIN, HookStep.STOP, HookStep.ADD)
+    assert re.findall(r"`([\w-]+)`", cells["`failed`"]) == [step.value for step in failing]
+    assert f"its first {MOST_REASON_CHARACTERS:,} characters" in cells["`MIGRATOR_REASON`"]
 
 
 def test_the_document_is_the_one_that_a_hook_gets() -> None:

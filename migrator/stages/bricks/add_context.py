@@ -4,11 +4,13 @@ import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
+from migrator.decide.attempt_failures import Ended, addition_failure
 from migrator.domain.addition import AdditionRecord, TargetRoom
 from migrator.domain.addition_run import AdditionRequest
 from migrator.domain.addition_seen import NewPlace
+from migrator.domain.brick import VolumeState
 from migrator.domain.drain import DrainSample
-from migrator.domain.hooks import HookFacts, HookStep
+from migrator.domain.hooks import HookFacts, HookState, HookStep
 from migrator.domain.scan import CatalogRecord
 from migrator.domain.volume_tasks import TaskProgress
 from migrator.ports.additions import AdditionCommands
@@ -29,6 +31,9 @@ from migrator.stages.probing import ProbeWorld
 
 LOG = logging.getLogger("migrator.addition")
 
+ADD_STEPS = (HookStep.ADD, HookStep.FAIL)
+"""What this verb calls hooks around."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DirectoryWorld:
@@ -41,6 +46,7 @@ class DirectoryWorld:
 
 
 Scan = Callable[[], Awaitable[CatalogRecord]]
+Blamed = Callable[[VolumeState, str], Awaitable[Mapping[str, int] | None]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +55,8 @@ class AdditionWorld:
     GlusterFS by host, `target_room` asks how large the target is. None of them raises. `back_up` keeps a copy of the ledger under a name (blocking).
     `throttle` None: Gluster moves files as hard as it is set to; `probing` None: nobody probes meanwhile. `directories` None:
     nobody gives directories back what they lose. `strange` tells which paths of a brick have no gfid still. `scan` reads all bricks
-    into a new catalog; None: nobody audits a rebalance.
+    into a new catalog; None: nobody audits a rebalance. `blamed` tells of the set of a brick how many entries the bricks that are up
+    hold against each, so that they have to be healed there; None where one of them does not tell.
     """
 
     volume: AdditionCommands
@@ -72,6 +79,7 @@ class AdditionWorld:
     directories: DirectoryWorld | None = None
     strange: StrangeLook | None = None
     scan: Scan | None = None
+    blamed: Blamed | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,7 +101,14 @@ class AdditionCall(BrickCall):
         """The source, as hooks are told."""
         return self.world.source_root
 
-    def facts(self, record: AdditionRecord, *, state: str = "") -> HookFacts:
+    def facts(
+        self,
+        record: AdditionRecord,
+        *,
+        state: str = "",
+        failed: HookStep | None = None,
+        reason: str | None = None,
+    ) -> HookFacts:
         """What a hook is told."""
         return HookFacts(
             run_id=self.run_id or 0,
@@ -101,8 +116,24 @@ class AdditionCall(BrickCall):
             side=record.side.value,
             size_bytes=record.notes.size_bytes,
             state=state,
+            failed=failed,
+            reason=reason,
             started_at_s=self.now_s(),
         )
+
+    async def tell_failure(self, record: AdditionRecord, ended: Ended | None) -> None:
+        """The hooks that people are told by that they have to look, once for each failure; `ended` None: the call begins, or
+        ended by an exception. May be called again.
+        """
+        hooking = self.hooking()
+        if hooking is None:
+            return
+        failure = addition_failure(record, self.world.ledger.additions.steps(record.id), ended)
+        if failure is None:
+            return
+        facts = self.facts(record, state=HookState.FAILED, failed=HookStep.ADD, reason=failure.reason)
+        tell = hooking.once if failure.certain else hooking.catch_up
+        await tell(_hooked_failure(record, failure.step_id), facts)
 
 
 def hooked(record: AdditionRecord) -> HookedStep:
@@ -112,6 +143,16 @@ def hooked(record: AdditionRecord) -> HookedStep:
         key=f"addition {record.id}",
         subject=subject_of(record),
         words=f"adding {record.shown_bricks} to the {record.side.value}",
+    )
+
+
+def _hooked_failure(record: AdditionRecord, step_id: int) -> HookedStep:
+    """A failure of an addition, by the step of it that it is known by."""
+    return HookedStep(
+        step=HookStep.FAIL,
+        key=f"addition {record.id}: failure at step {step_id}",
+        subject=subject_of(record),
+        words=f"the failure of the addition of {record.shown_bricks}",
     )
 
 

@@ -15,6 +15,7 @@ from migrator.ports.site import SiteRecord
 from migrator.stages.bricks.drain_acting import DrainActor
 from migrator.stages.bricks.drain_context import DRAIN_STEPS, LOG, DrainCall, DrainWorld
 from migrator.stages.bricks.drain_guarding import Guarding
+from migrator.stages.bricks.drain_hooking import DrainHooks
 from migrator.stages.bricks.drain_machine import DrainMachine
 from migrator.stages.bricks.drain_seeing import DrainLooker
 from migrator.stages.bricks.drain_throttle import Throttle, left_changed
@@ -181,8 +182,9 @@ async def _preview(call: DrainCall, asked: _Asked, *, back: bool = False) -> Dra
 
 def _machine(call: DrainCall, *, back: bool) -> DrainMachine:
     looker = DrainLooker(call=call, guarding=Guarding(call=call))
-    actor = DrainActor(call=call, looker=looker, throttle=Throttle(call=call))
-    return DrainMachine(call=call, looker=looker, actor=actor, back=back)
+    hooks = DrainHooks(call=call)
+    actor = DrainActor(call=call, looker=looker, throttle=Throttle(call=call), hooks=hooks)
+    return DrainMachine(call=call, looker=looker, actor=actor, hooks=hooks, back=back)
 
 
 def _names(state: VolumeState) -> frozenset[str]:

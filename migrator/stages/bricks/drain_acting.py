@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
 
 from migrator.decide.drain import commit_problems
 from migrator.decide.drain_audit import MOST_EXAMPLES
@@ -11,15 +10,16 @@ from migrator.decide.drain_facts import own_task
 from migrator.decide.drain_out import audit_left
 from migrator.decide.drain_preflight import health_problems
 from migrator.decide.drain_standing import standing
-from migrator.domain.drain import NO_NOTES, DrainNotes, DrainRecord, DrainState, DrainStep
+from migrator.domain.drain import NO_NOTES, OUT_STATES, DrainNotes, DrainRecord, DrainState, DrainStep
 from migrator.domain.drain_seen import Act, AuditSeen, DrainSeen, PlaceSeen
 from migrator.domain.errors import Refused, ToolFailed
 from migrator.domain.events import EventKind, Severity
-from migrator.domain.hooks import HookFacts, HookState, HookStep
+from migrator.domain.hooks import HookStep
 from migrator.domain.units import several
 from migrator.domain.volume_tasks import TaskKind, TaskStatus
 from migrator.stages.bricks.audit import audit_bricks
-from migrator.stages.bricks.drain_context import DrainCall, bricks_of, hooked, samples_of
+from migrator.stages.bricks.drain_context import DrainCall, bricks_of, samples_of
+from migrator.stages.bricks.drain_hooking import DrainHooks
 from migrator.stages.bricks.drain_recovering import recovery_of
 from migrator.stages.bricks.drain_seeing import DrainLooker
 from migrator.stages.bricks.drain_throttle import Throttle
@@ -47,8 +47,8 @@ class DrainActor:
     call: DrainCall
     looker: DrainLooker
     throttle: Throttle
+    hooks: DrainHooks
     left_alone: bool = False
-    _asked_hooks: bool = False
 
     async def notes_before(self, act: Act, record: DrainRecord, seen: DrainSeen) -> DrainNotes:
         """What has to be written down with the intent."""
@@ -78,21 +78,8 @@ class DrainActor:
         }
         return await deeds[act.step](act, record)
 
-    async def end_hooks(self, record: DrainRecord, state: HookState) -> None:
-        """The hooks after a drain that is over. May be called again."""
-        hooking = self.call.hooking()
-        if hooking is not None:
-            await hooking.catch_up(hooked(record, HookStep.DRAIN), self.call.facts(record, state=state))
-
-    async def ask_hooks(self, record: DrainRecord) -> None:
-        """The hooks before a drain, once in every process that is about to begin it: they are guards. Raises Refused."""
-        hooking = self.call.hooking()
-        if hooking is not None and not self._asked_hooks:
-            await hooking.before(hooked(record, HookStep.DRAIN), self.call.facts(record))
-        self._asked_hooks = True
-
     async def _check(self, _: Act, record: DrainRecord) -> Done:
-        await self.ask_hooks(record)
+        await self.hooks.ask(record)
         return Done()
 
     async def _start(self, act: Act, record: DrainRecord) -> Done:
@@ -118,7 +105,10 @@ class DrainActor:
     async def _audit(self, act: Act, record: DrainRecord) -> Done:
         if act.seen_done:
             return Done()
-        self.looker.audit = await self._audited(record)
+        if record.state in OUT_STATES:
+            self.looker.audit = await self._audited(record)
+        else:
+            self.looker.audit = await self.hooks.around_audit(record, lambda: self._audited(record))
         left = audit_left(self.looker.audit)
         kept = self.looker.audit.explained
         nothing = f"nothing is left but {several(kept, 'name')} of what the volume has" if kept else "nothing is left"
@@ -167,19 +157,10 @@ class DrainActor:
         return Done(words=words + left)
 
     async def _commit(self, act: Act, record: DrainRecord) -> Done:
-        hooking, place = self.call.hooking(), hooked(record, HookStep.COMMIT)
         if act.seen_done:
-            if hooking is not None:
-                await hooking.catch_up(place, self.call.facts(record, state=HookState.DONE))
+            await self.hooks.after_commit(record)
             return Done(words="it is out of the volume")
-
-        async def after(_: HookFacts, __: None) -> HookFacts:
-            return self.call.facts(record, state=HookState.DONE)
-
-        if hooking is None:
-            await self._really_commit(record)
-        else:
-            await hooking.around(place, lambda: self._really_commit(record), facts=self.call.facts(record), after=after)
+        await self.hooks.around_commit(record, lambda: self._really_commit(record))
         return Done(words="out of the volume")
 
     async def _really_commit(self, record: DrainRecord) -> None:
@@ -202,35 +183,15 @@ class DrainActor:
         await look_everywhere(self.call.world.volume, say)
 
     async def _wipe(self, act: Act, record: DrainRecord) -> Done:
-        await self._by_hooks(act, record, HookStep.WIPE, self._wiped)
+        await self.hooks.do(record, HookStep.WIPE, self._wiped, seen_done=act.seen_done)
         return Done(words="an empty file system is mounted there")
 
     async def _hand_over(self, act: Act, record: DrainRecord) -> Done:
         async def nothing_more(_record: DrainRecord, _name: str) -> None:
             """Where it goes is the hooks' own business, and they answer for it."""
 
-        await self._by_hooks(act, record, HookStep.HAND_OVER, nothing_more)
+        await self.hooks.do(record, HookStep.HAND_OVER, nothing_more, seen_done=act.seen_done)
         return Done(words="given to where it goes")
-
-    async def _by_hooks(
-        self, act: Act, record: DrainRecord, step: HookStep, look: Callable[[DrainRecord, str], Awaitable[None]]
-    ) -> None:
-        """The `pre` hooks do it, one brick after the other; then it is looked at."""
-        hooking = self.call.hooking()
-        if hooking is None:
-            raise ToolFailed("there are no hooks that could do it")
-
-        async def after(facts: HookFacts, __: None) -> HookFacts:
-            return self.call.facts(record, brick=facts.brick, state=HookState.DONE)
-
-        for name in record.bricks:
-            place = hooked(record, step, name)
-            if act.seen_done:
-                await hooking.catch_up(place, self.call.facts(record, brick=name, state=HookState.DONE))
-            else:
-                await hooking.around(
-                    place, partial(look, record, name), facts=self.call.facts(record, brick=name), after=after
-                )
 
     async def _wiped(self, record: DrainRecord, name: str) -> None:
         bricks = tuple(brick for brick in bricks_of(record, ()) if brick.name == name)

@@ -33,7 +33,15 @@ from migrator.stages.probing import ProbeWorld
 
 LOG = logging.getLogger("migrator.drain")
 
-DRAIN_STEPS = (HookStep.DRAIN, HookStep.COMMIT, HookStep.WIPE, HookStep.HAND_OVER)
+DRAIN_STEPS = (
+    HookStep.DRAIN,
+    HookStep.AUDIT,
+    HookStep.COMMIT,
+    HookStep.WIPE,
+    HookStep.HAND_OVER,
+    HookStep.STOP,
+    HookStep.FAIL,
+)
 """What this verb calls hooks around."""
 
 
@@ -106,7 +114,15 @@ class DrainCall(BrickCall):
         make = self.world.left_list
         return None if make is None or self.directory is None else make(self.directory)
 
-    def facts(self, record: DrainRecord, *, brick: str | None = None, state: str = "") -> HookFacts:
+    def facts(
+        self,
+        record: DrainRecord,
+        *,
+        brick: str | None = None,
+        state: str = "",
+        failed: HookStep | None = None,
+        reason: str | None = None,
+    ) -> HookFacts:
         """What a hook is told."""
         return HookFacts(
             run_id=self.run_id or 0,
@@ -114,6 +130,8 @@ class DrainCall(BrickCall):
             files=record.notes.files,
             size_bytes=record.notes.size_bytes,
             state=state,
+            failed=failed,
+            reason=reason,
             started_at_s=self.now_s(),
         )
 
@@ -124,12 +142,25 @@ def hooked(record: DrainRecord, step: HookStep, brick: str | None = None) -> Hoo
     key = f"drain {record.id}" if step is HookStep.DRAIN else f"drain {record.id}: {step.value}"
     words = {
         HookStep.DRAIN: "the drain of",
+        HookStep.AUDIT: "the audit of",
         HookStep.COMMIT: "the commit of",
         HookStep.WIPE: "wiping",
         HookStep.HAND_OVER: "handing over",
+        HookStep.STOP: "taking back the drain of",
     }[step]
     return HookedStep(
         step=step, key=key if brick is None else f"{key} {brick}", subject=f"drain of {shown}", words=f"{words} {shown}"
+    )
+
+
+def hooked_failure(record: DrainRecord, step_id: int) -> HookedStep:
+    """A failure of a drain, by the step of it that it is known by."""
+    shown = record.shown_bricks
+    return HookedStep(
+        step=HookStep.FAIL,
+        key=f"drain {record.id}: failure at step {step_id}",
+        subject=f"drain of {shown}",
+        words=f"the failure of the drain of {shown}",
     )
 
 

@@ -14,9 +14,9 @@ from migrator.domain.drain_run import DrainEnding, DrainSummary
 from migrator.domain.drain_seen import Act, DrainSeen, Finished, Halt, Step
 from migrator.domain.errors import Interrupted, LockHeld, MigratorError
 from migrator.domain.events import EventKind, Severity
-from migrator.domain.hooks import HookState
 from migrator.stages.bricks.drain_acting import Done, DrainActor
 from migrator.stages.bricks.drain_context import DrainCall
+from migrator.stages.bricks.drain_hooking import DrainHooks
 from migrator.stages.bricks.drain_seeing import DrainLooker
 
 _LOOKS = 3
@@ -47,6 +47,7 @@ class DrainMachine:
     call: DrainCall
     looker: DrainLooker
     actor: DrainActor
+    hooks: DrainHooks
     back: bool = False
     _locked: bool = False
     _begun: bool = False
@@ -55,8 +56,26 @@ class DrainMachine:
 
     async def bring(self, record: DrainRecord) -> DrainSummary:
         """From wherever it is. Raises Interrupted, LockHeld, HookSkipped, Refused."""
-        with self._locks:
-            return await self._bring(record)
+        await self.hooks.tell_failure(record, None)
+        if not self.back:
+            await self.hooks.goes_on(record)
+        try:
+            with self._locks:
+                summary = await self._bring(record)
+        except Interrupted:
+            raise
+        except MigratorError:
+            await self._tell_failure(record, None)
+            raise
+        await self._tell_failure(record, summary)
+        return summary
+
+    async def _tell_failure(self, record: DrainRecord, ended: DrainSummary | None) -> None:
+        """At the end of the call: what it has put right itself is told to nobody."""
+        record = self.call.world.ledger.drains.read(record.id)
+        # A drain has not failed where somebody asks for what cannot be.
+        begun = not self.back or taken_back(record.state)
+        await self.hooks.tell_failure(record, ended if begun else None)
 
     async def _bring(self, record: DrainRecord) -> DrainSummary:
         failed: DrainStep | None = None
@@ -159,12 +178,14 @@ class DrainMachine:
         """The record afterwards, and whether the step came to its end."""
         drains, call = self.call.world.ledger.drains, self.call
         notes = await self.actor.notes_before(act, record, seen)
+        if act.step in (DrainStep.WIPE, DrainStep.HAND_OVER):
+            await self.hooks.end(record)
+        if act.step is DrainStep.START and record.state is DrainState.PREFLIGHT:
+            await self.hooks.ask(record)
+        if act.step is DrainStep.STOP and self.back and not taken_back(record.state):
+            await self.hooks.ask_back(record)
         if act.reason:
             call.say(EventKind.DRAIN_FAILED, Severity.WARNING, _subject(record), f"{act.step.value}: {act.reason}")
-        if act.step in (DrainStep.WIPE, DrainStep.HAND_OVER):
-            await self.actor.end_hooks(record, HookState.DONE)
-        if act.step is DrainStep.START and record.state is DrainState.PREFLIGHT:
-            await self.actor.ask_hooks(record)
         step_id = drains.intend(record.id, act, at_s=call.now_s(), notes=notes)
         record = drains.read(record.id)
         try:
@@ -197,7 +218,7 @@ class DrainMachine:
 
     async def _finished(self, record: DrainRecord, step: Finished) -> DrainSummary:
         out = record.state in OUT_STATES
-        await self.actor.end_hooks(record, HookState.DONE if out else HookState.STOPPED)
+        await self.hooks.end(record)
         words, hint, confirm = step.words, "", None
         if out and record.state is not DrainState.HANDED_OVER:
             words, hint, confirm = await self._way_on(record, step.words)
@@ -215,7 +236,7 @@ class DrainMachine:
 
     async def _halted(self, record: DrainRecord, step: Halt) -> DrainSummary:
         if record.state in OUT_STATES:
-            await self.actor.end_hooks(record, HookState.DONE)
+            await self.hooks.end(record)
         words = "; ".join((step.words, *step.reasons))
         self.call.say(EventKind.DRAIN_HALTED, Severity.ERROR, _subject(record), words)
         return self.halted(record, step)

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from migrator.decide.hooks import (
+    MOST_REASON_CHARACTERS,
     check_hooks,
     counterparts,
     document,
@@ -164,6 +165,8 @@ def test_variables_are_empty_where_there_is_nothing_to_say() -> None:
         "MIGRATOR_BRICK",
         "MIGRATOR_SIDE",
         "MIGRATOR_STATE",
+        "MIGRATOR_FAILED",
+        "MIGRATOR_REASON",
         "MIGRATOR_USER",
         "MIGRATOR_LINK",
         "MIGRATOR_OLD_PATH",
@@ -202,6 +205,18 @@ def test_steps_about_one_user_say_who_and_where() -> None:
     assert full["MIGRATOR_SITE"].encode("utf-8", "surrogateescape") == SITE.file
 
 
+def test_why_something_has_failed_is_one_line_of_bounded_length_in_a_variable() -> None:
+    facts = replace(FACTS, state="failed", failed=HookStep.DRAIN, reason="no room\non gl3:/b\0" + 2000 * "x")
+    stage = HookStage(step=HookStep.FAIL, event=HookEvent.POST)
+    told = json.loads(document(stage, SITE, facts))
+    assert (told["stage"], told["failed"], told["reason"]) == ("post-fail", "drain", facts.reason)
+    variables = dict(environment(stage, SITE, facts))
+    assert variables["MIGRATOR_FAILED"] == "drain"
+    assert variables["MIGRATOR_REASON"].startswith("no room on gl3:/b xxx")
+    assert variables["MIGRATOR_REASON"].endswith("x...")
+    assert len(variables["MIGRATOR_REASON"]) == MOST_REASON_CHARACTERS
+
+
 def test_a_hook_that_only_root_can_change_is_accepted() -> None:
     found = examine_hooks(looks(GOOD), euid=0)
     assert [one.name for one in found.hooks] == [b"10-hold"]
@@ -225,6 +240,7 @@ def test_a_hook_that_only_root_can_change_is_accepted() -> None:
         (looks(GOOD, stage=directory(b"/hooks/pre-batch.d", mode=0o1777)), "mode 1777", "chmod go-w"),
         (looks(stage=replace(directory(b"/hooks/pre-batch.d"), type=EntryType.SYMLINK)), "is a symlink", "directory"),
         (looks(stage=directory(b"/hooks/pre-bach.d")), "named for no stage", "pre-batch.d"),
+        (looks(stage=directory(b"/hooks/pre-fail.d")), "named for no stage", "rename it to post-fail.d"),
         (looks(stage=directory(b"/hooks/\xff.d")), "named for no stage", "docs/hooks.md"),
         (looks(GOOD, above=(directory(b"/"), directory(b"/hooks", mode=0o1777))), "mode 1777", "chmod go-w"),
         (looks(GOOD, above=(directory(b"/x", uid=1000), directory(b"/x/hooks"))), "belongs to uid 1000", "chown"),
@@ -281,7 +297,7 @@ def test_doctor_names_the_hooks_none_of_which_wait() -> None:
     )
     (finding,) = check_hooks(examine_hooks(look, euid=0), b"/hooks")
     assert finding.status is FindingStatus.OK
-    assert finding.message.startswith("28 hooks in /hooks: pre-batch.d/10-x, post-batch.d/10-x, pre-pass.d/10-x")
+    assert finding.message.startswith("33 hooks in /hooks: pre-batch.d/10-x, post-batch.d/10-x, pre-pass.d/10-x")
     assert "this version does not have" not in finding.message
     (none,) = check_hooks(examine_hooks(HooksLook(), euid=0), b"/hooks")
     assert none.message == "none in /hooks"
