@@ -20,11 +20,12 @@ from migrator.adapters.plans.chunk_lists import ChunkListFiles
 from migrator.adapters.plans.documents import PlanFiles
 from migrator.config.site import Site, SiteSection, SourceSection, TargetSection, UsersSection
 from migrator.domain.scan import CatalogRecord
-from migrator.domain.site import BEEGFS_CAPABILITIES, Capacity, MountIdentity
+from migrator.domain.site import Capacity, MountIdentity
 from migrator.domain.tree import UserTree
 from migrator.domain.units import GIB, TIB
 from migrator.ports.site import SiteRecord
 from migrator.stages.plan import PlanRequest, make_plan
+from tests.beegfs_like import BEEGFS_CAPABILITIES
 
 TREES = 200
 PART_ROWS = 100_000

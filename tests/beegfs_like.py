@@ -21,11 +21,24 @@ from pathlib import Path
 from typing import Any
 
 from migrator.adapters.filesystems.beneath import Root, entry_path
+from migrator.domain.site import TargetCapabilities
 
 RESERVED_NAME = b"#fSiDs#"
 MAX_XATTR_VALUE_BYTES = 4000
 SYMLINK_UNREADABLE_BYTES = 4095
 DEADLINE_S = 20.0
+
+BEEGFS_CAPABILITIES = TargetCapabilities(
+    time_granularity_ns=1_000_000_000,
+    keeps_security_xattrs=False,
+    keeps_device_numbers=False,
+    symlink_mode=0o755,
+    max_symlink_target_bytes=4094,
+    max_xattr_value_bytes=4000,
+    max_acl_entries=400,
+    reserved_names=(b"#fSiDs#",),
+)
+"""BeeGFS 8.3.1 with `sysXAttrsEnabled` and `sysACLsEnabled` on, as measured on a real one."""
 
 _HIGH_BIT = 1 << 63
 _NS_PER_S = 1_000_000_000

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import secrets
+import shutil
 import stat
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -32,7 +33,9 @@ def rsync_programs() -> list[str]:
 
 def engine_of(program: str = "rsync", *, privileged: bool | None = None) -> RsyncEngine:
     """The engine for a program, with what that program says of itself."""
-    path = rsync_program.locate(program)
+    found = shutil.which(program)
+    assert found is not None, f"{program} is not installed"
+    path = os.fsencode(found)
     features = asyncio.run(rsync_program.ask(LocalProcesses(), path))
     is_root = os.geteuid() == 0
     return RsyncEngine(program=path, features=features, privileged=is_root if privileged is None else privileged)

@@ -96,12 +96,6 @@ def turned_back(state: CutoverState) -> bool:
     )
 
 
-def switch_problems(record: CutoverRecord, seen: Seen) -> tuple[str, ...]:
-    """All that speaks against switching the path now; a fact that is not known speaks against it too."""
-    way = BACK if record.state in ROLLBACK_STATES else THERE
-    return tuple(_switch_problems(way, record, seen))
-
-
 def _finished(record: CutoverRecord) -> Finished:
     words = {
         CutoverState.RETAINED: "works on the target, and the source is kept",
@@ -137,7 +131,7 @@ def _why_revert(way: Way, phase: Phase, record: CutoverRecord, seen: Seen) -> st
             if _proof(record, seen) is not None:
                 problems.extend(_proof_problems(way, record, seen))
         case Phase.VERIFIED:
-            problems.extend(_switch_problems(way, record, seen))
+            problems.extend(switch_problems(way, record, seen))
         case _:
             pass
     return "; ".join(problems)
@@ -165,7 +159,7 @@ def _switching(way: Way, record: CutoverRecord, seen: Seen) -> Step:
     if seen.link is way.link_after:
         return Act(step=way.switch, intent=way.switching, result=way.switched, seen_done=True)
     opened = way.top_here(seen) is TopSeen.OPEN
-    problems = tuple(_switch_problems(way, record, seen))
+    problems = tuple(switch_problems(way, record, seen))
     if seen.link is LinkSeen.UNTOLD:
         # Forward is the only safe way as long as it is the same switch with the same proof: the hook may be called twice.
         if problems:
@@ -183,7 +177,8 @@ def _switching(way: Way, record: CutoverRecord, seen: Seen) -> Step:
     return again
 
 
-def _switch_problems(way: Way, record: CutoverRecord, seen: Seen) -> Iterator[str]:
+def switch_problems(way: Way, record: CutoverRecord, seen: Seen) -> Iterator[str]:
+    """All that speaks against switching the path now; a fact that is not known speaks against it too."""
     if way.top_here(seen) is not TopSeen.FROZEN:
         yield f"the tree is not seen to be frozen on the {way.side}"
     if way.top_there(seen) is not TopSeen.FROZEN:

@@ -10,7 +10,6 @@ from migrator.domain.finding import Finding, failure, ok, warning
 from migrator.domain.freezing import (
     FROZEN_PERMISSIONS,
     FROZEN_UID,
-    FreezeVerdict,
     FreezeWay,
     FrozenTop,
     OpenFile,
@@ -57,12 +56,11 @@ def judge_top(before: FrozenTop, now: FrozenTop) -> TopLook:
     return TopLook(state=TopState.CHANGED, differences=tuple(_differences(before, frozen, now)), another=another)
 
 
-def freeze_verdict(writers: Writers, *, vouched: bool) -> FreezeVerdict:
-    """Whether nobody can write below the trees any more. `vouched`: the site's freeze hook answers for what was not seen;
-    for what was seen to be open nobody can.
+def why_not_frozen(writers: Writers, *, vouched: bool) -> tuple[str, ...]:
+    """Why somebody may still write below the trees, as sentences; none where nobody can. Who only reads stops nothing.
+    `vouched`: the site's freeze hook answers for what was not seen; for what was seen to be open nobody can.
     """
     writing = tuple(one for one in writers.open_files if can_write(one))
-    reading = tuple(one for one in writers.open_files if not can_write(one))
     reasons = []
     if writing:
         shown = "; ".join(describe_open(one) for one in writing[:_SHOWN])
@@ -70,9 +68,7 @@ def freeze_verdict(writers: Writers, *, vouched: bool) -> FreezeVerdict:
         reasons.append(f"something can still be written below the frozen trees: {shown}{more}")
     if not vouched:
         reasons.extend(f"whether somebody writes was not seen: {sentence}" for sentence in writers.unseen)
-    return FreezeVerdict(
-        reasons=tuple(reasons), writing=writing, reading=reading, vouched_for=writers.unseen if vouched else ()
-    )
+    return tuple(reasons)
 
 
 def can_write(found: OpenFile) -> bool:

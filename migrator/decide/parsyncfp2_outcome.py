@@ -6,7 +6,6 @@ counts are the messages of its rsyncs on standard error, and that all of its pro
 """
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from migrator.decide.driver_parts import PartLog, describe_parts, judge_jail, stop_of
@@ -100,11 +99,3 @@ def judge_parsyncfp2(ended: EndedParsyncfp2) -> Outcome:
 def chunk_size_for(size_bytes: int, wished_bytes: int) -> int:
     """The size of its chunks for a tree: as wished, or larger where there would be too many of them."""
     return max(wished_bytes, -(-size_bytes // (MOST_CHUNKS // 4)), 1)
-
-
-def options_refused(options: Sequence[str]) -> tuple[str, ...]:
-    """Which words of a string of rsync options it takes for something else: its own checks are crude patterns (`-v`,
-    `-h` and `--del` anywhere in a word), so that `--archive` and `--hard-links` are refused as too noisy.
-    """
-    noisy = re.compile(r"-[a-zA-Z]+[vh]|-[vh]|--del")
-    return tuple(option for option in options if noisy.search(option))

@@ -101,22 +101,3 @@ class FreezeWay(StrEnum):
 
     TOP = "top"
     HOOK = "hook"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FreezeVerdict:
-    """Whether trees count as frozen: they do where `reasons` (sentences) is empty.
-
-    `writing` can change what lies below a tree, `reading` cannot and is only reported, and so are `vouched_for`: what was
-    not seen, and what the freeze hook answers for.
-    """
-
-    reasons: tuple[str, ...]
-    writing: tuple[OpenFile, ...]
-    reading: tuple[OpenFile, ...]
-    vouched_for: tuple[str, ...] = ()
-
-    @property
-    def frozen(self) -> bool:
-        """Nothing speaks against it."""
-        return not self.reasons

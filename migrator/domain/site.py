@@ -66,16 +66,3 @@ class TargetCapabilities:
     makes_sockets: bool = True
     max_name_bytes: int = 255
     reserved_names: tuple[bytes, ...] = ()
-
-
-BEEGFS_CAPABILITIES = TargetCapabilities(
-    time_granularity_ns=1_000_000_000,
-    keeps_security_xattrs=False,
-    keeps_device_numbers=False,
-    symlink_mode=0o755,
-    max_symlink_target_bytes=4094,
-    max_xattr_value_bytes=4000,
-    max_acl_entries=400,
-    reserved_names=(b"#fSiDs#",),
-)
-"""BeeGFS 8.3.1 with `sysXAttrsEnabled` and `sysACLsEnabled` on, as measured on a real one."""

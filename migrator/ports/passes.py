@@ -62,10 +62,11 @@ class PassHistory(Protocol):
         chunks: Iterable[Chunk],
         at_s: float,
     ) -> PassRecord:
-        """Record the pass, all its chunks and what changed (see `record_changes`) in one transaction.
+        """Record the pass, all its chunks and what changed up to it in one transaction.
 
         Where it is recorded already it is returned as it is. Raises LedgerCorrupt where that one has other chunks or
-        was made from something else, and for a number that its kind cannot have.
+        changes or was made from something else, where the changes are of other catalogs than the pass, and for a number
+        that its kind cannot have.
         """
 
     def read(self, pass_id: int) -> PassRecord: ...
@@ -82,11 +83,6 @@ class PassHistory(Protocol):
 
     def moves_done(self, pass_id: int, at_s: float) -> None:
         """The renames and deletions of a pass are made and on the target's disks. The first time that is said stays."""
-
-    def record_changes(self, pass_id: int, changes: Changes) -> None:
-        """What changed up to a pass. The same may be recorded again; anything else raises LedgerCorrupt, also where the
-        catalogs are not those of the pass.
-        """
 
     def changes(self, pass_id: int) -> Changes | None:
         """What was recorded of a pass; None where nothing was (a seed). Trees are in order of path."""

@@ -33,7 +33,3 @@ class StorageTargets(Protocol):
         """What these users take up on the target, and may. Whoever is not told of is left out; everybody is where the file system
         has no quotas. Use lags by minutes. Raises ToolFailed.
         """
-
-    @property
-    def tool(self) -> str:
-        """The program that is asked, or would be. Raises ToolFailed where there is none."""

@@ -180,8 +180,8 @@ class TestChanges:
     def test_come_back_as_recorded(self, ledger: Ledger) -> None:
         made = delta(ledger)
         assert ledger.passes.changes(made.id) is None
-        ledger.passes.record_changes(made.id, CHANGES)
-        ledger.passes.record_changes(made.id, CHANGES)
+        for _ in range(2):
+            assert delta(ledger, changes=CHANGES).id == made.id
         assert ledger.passes.changes(made.id) == CHANGES
 
     def test_are_recorded_with_their_pass(self, ledger: Ledger) -> None:
@@ -198,7 +198,7 @@ class TestChanges:
         made = delta(ledger, changes=CHANGES)
         fewer = Changes(base="catalog-1", now="catalog-2", trees=CHANGES.trees[:1])
         with pytest.raises(LedgerCorrupt, match="other changes"):
-            ledger.passes.record_changes(made.id, fewer)
+            delta(ledger, changes=fewer)
         assert ledger.passes.changes(made.id) == CHANGES
 
 

@@ -15,10 +15,11 @@ from migrator.decide.surprises import Finding
 from migrator.domain.entry import ACL_ACCESS, Entry, EntryType
 from migrator.domain.errors import Refused, UsageError
 from migrator.domain.plan import SurpriseKind
-from migrator.domain.site import BEEGFS_CAPABILITIES, TargetCapabilities
+from migrator.domain.site import TargetCapabilities
 from migrator.domain.states import ChunkKind
 from migrator.domain.units import DAY_S, NS_PER_S
 from migrator.ports.usage import CatalogQueries
+from tests.beegfs_like import BEEGFS_CAPABILITIES
 from tests.catalogs import directory, invented, symlink, write_catalog
 
 Opener = Callable[..., CatalogQueries]

@@ -13,12 +13,12 @@ from migrator.adapters.executors.local import LocalExecutor
 from migrator.adapters.executors.process import LocalProcesses
 from migrator.domain.lab import OddFiles
 from migrator.domain.plan import ListedPath
-from migrator.domain.site import BEEGFS_CAPABILITIES, TargetCapabilities
+from migrator.domain.site import TargetCapabilities
 from migrator.domain.states import ChunkKind
 from migrator.domain.transfer import Outcome, StreamCounters, Verdict
 from migrator.domain.units import MIB
 from migrator.ports.streams import ChunkWork, Engine
-from tests.beegfs_like import beegfs_like, missing_for_fuse
+from tests.beegfs_like import BEEGFS_CAPABILITIES, beegfs_like, missing_for_fuse
 from tests.conftest import MakeXfs
 from tests.native_copy import direct_engine
 from tests.snapshots import names_of, snapshot

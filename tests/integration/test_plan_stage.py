@@ -25,13 +25,14 @@ from migrator.domain.errors import Refused, UsageError
 from migrator.domain.plan import Order, Plan, SurpriseKind
 from migrator.domain.quota import UserQuota
 from migrator.domain.scan import CatalogRecord
-from migrator.domain.site import BEEGFS_CAPABILITIES, Capacity, MountIdentity, TargetCapabilities
+from migrator.domain.site import Capacity, MountIdentity, TargetCapabilities
 from migrator.domain.states import ChunkKind
 from migrator.ports.ledger import Ledger
 from migrator.ports.site import SiteRecord
 from migrator.stages.plan import PlanRequest, PlanResult, make_plan
 from migrator.stages.plan_quotas import AskLimits, no_limits
 from migrator.stages.target_quotas import QuotaLook
+from tests.beegfs_like import BEEGFS_CAPABILITIES
 from tests.catalogs import SITE_ID, directory, invented, symlink, write_catalog
 from tests.fakes import VirtualClock
 

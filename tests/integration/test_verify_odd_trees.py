@@ -13,11 +13,10 @@ from migrator.domain.errors import ExitCode
 from migrator.domain.lab import OddFiles
 from migrator.domain.paths import show
 from migrator.domain.plan import SurpriseKind
-from migrator.domain.site import BEEGFS_CAPABILITIES
 from migrator.domain.states import BatchState
 from migrator.stages.lab.odd import odd_files
 from migrator.stages.verify import exit_code
-from tests.beegfs_like import beegfs_like, missing_for_fuse
+from tests.beegfs_like import BEEGFS_CAPABILITIES, beegfs_like, missing_for_fuse
 from tests.conftest import MakeXfs
 from tests.verify_world import OTHER_TREE, TREE, World, verify_world, walk_tree
 

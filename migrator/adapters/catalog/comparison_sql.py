@@ -193,10 +193,6 @@ PLACED = """
     END AS place
     FROM was ASOF LEFT JOIN segments ON was.tree = segments.tree AND was.path >= segments.start
 """
-PLACED_AS_BEFORE = """
-    CREATE OR REPLACE TEMP VIEW placed_as_before AS
-    SELECT path, tree, type, NULL::BLOB AS held_by, path AS place FROM was
-"""
 
 OCCUPIED = """
     SELECT path FROM (

@@ -1,6 +1,4 @@
-"""Finding rsync on this host, and asking it what it can do."""
-
-import shutil
+"""Asking rsync what it can do."""
 
 from migrator.decide.rsync_features import RsyncFeatures, parse_features
 from migrator.domain.errors import ToolFailed
@@ -8,16 +6,6 @@ from migrator.domain.paths import show
 from migrator.ports.processes import Command, Processes
 
 _ASK_TIMEOUT_S = 30.0
-
-
-def locate(name: str = "rsync") -> bytes:
-    """The absolute path of the program. Raises ToolFailed."""
-    found = shutil.which(name)
-    if found is None:
-        raise ToolFailed(
-            f"{name} was not found", cause="it is not installed on this host", hint="install it: apt install rsync"
-        )
-    return found.encode("utf-8", "surrogateescape")
 
 
 async def ask(processes: Processes, program: bytes) -> RsyncFeatures:

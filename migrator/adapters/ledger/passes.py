@@ -55,7 +55,8 @@ class SqlitePassRecords:
         """Record a pass, all its chunks and what changed in one transaction.
 
         Where it is recorded already it is returned as it is. Raises LedgerCorrupt where that one has other chunks or
-        was made from something else, and for a number that its kind cannot have.
+        changes or was made from something else, where the changes are of other catalogs than the pass, and for a number
+        that its kind cannot have.
         """
         key = {"plan": plan, "batch": batch, "kind": kind.value, "number": number}
         made_from = {
@@ -157,11 +158,6 @@ class SqlitePassRecords:
                     update(tables.passes).where(passes.id == pass_id).values(moved_at_s=at_s)
                 ).rowcount
                 expect_one(count, f"pass {pass_id}")
-
-    def record_changes(self, pass_id: int, changes: Changes) -> None:
-        """What changed up to a pass. The same may be recorded again; anything else raises LedgerCorrupt."""
-        with self._database.write() as connection:
-            _record_changes(connection, _row(connection, pass_id), changes)
 
     def changes(self, pass_id: int) -> Changes | None:
         """What was recorded of a pass, its trees in order of path; None where nothing was."""

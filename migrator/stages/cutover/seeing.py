@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from migrator.decide.cutover_tops import SOURCE_SEEN, opened_top, read_top, target_top
 from migrator.decide.cutover_ways import BACK, PLACES, Phase
-from migrator.decide.freezing import freeze_verdict
+from migrator.decide.freezing import why_not_frozen
 from migrator.decide.switching import link_problem, top_before
 from migrator.domain.cutover import CutoverRecord, CutoverState
 from migrator.domain.cutover_seen import BackupSeen, LinkSeen, PassSeen, ProofSeen, Seen, TopSeen
@@ -71,7 +71,7 @@ class Looker:
             found = await search.find_writers([record.tree.path])
         except (MigratorError, OSError):
             return None
-        return freeze_verdict(found, vouched=self.sight.request.freeze is FreezeWay.HOOK).reasons
+        return why_not_frozen(found, vouched=self.sight.request.freeze is FreezeWay.HOOK)
 
     async def backup(self, record: CutoverRecord) -> BackupSeen:
         """Whether the backup is recorded that the site asks for: one of this tree, made after the last pass but the final."""

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from migrator.decide.freezing import freeze_verdict
+from migrator.decide.freezing import why_not_frozen
 from migrator.decide.purge import counts_as_proof, purge_problems
 from migrator.decide.site_guards import health_problems, mount_problems
 from migrator.domain.brick import SourceHealth
@@ -93,7 +93,7 @@ class Examination:
     async def writing(self, path: bytes) -> tuple[str, ...]:
         """Who can still write below a path."""
         found = await self._world.writers.find_writers((path,))
-        return freeze_verdict(found, vouched=self._call.request.vouched).reasons
+        return why_not_frozen(found, vouched=self._call.request.vouched)
 
     async def problems(
         self, position: Position | None, placed: Placed, total: ManifestSum | None, before: SourceHealth

@@ -59,8 +59,8 @@ class Moved:
     """What one call of `apply_moves` did. Counts are of this call; what an earlier one did is not in them.
 
     `renamed` are paths that stand under their new names; `displaced` are paths that were in their way, or no directory
-    where one has to be: they are in the trash. `trashed` counts the paths that vanished, `trashed_names` them and all that
-    vanished with them by the list; `reappeared` are on the source again, `doubtful` could not be looked at: they stay.
+    where one has to be: they are in the trash. `trashed` counts the paths that vanished; `reappeared` are on the source again,
+    `doubtful` could not be looked at: they stay.
 
     `to_send`: renames whose paths were not on the target, or not as the list has them; complete after every call that was
     not stopped. The new names are to be sent; of a directory, all that is in it.
@@ -71,7 +71,6 @@ class Moved:
     renamed: int = 0
     displaced: int = 0
     trashed: int = 0
-    trashed_names: int = 0
     reappeared: int = 0
     doubtful: int = 0
     to_send: list[Rename] = field(default_factory=list)
@@ -281,7 +280,6 @@ class _Carrying:
             location = self._location(found.within, found.path)
             if self._moves.trash(location, self._place, name=gone.path) is not None:
                 self.moved.trashed += 1
-                self.moved.trashed_names += gone.names
 
     async def _check_health(self) -> None:
         health = await self._world.health()

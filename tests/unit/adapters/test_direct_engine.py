@@ -9,11 +9,12 @@ from hypothesis import strategies as st
 from migrator.adapters.engines.direct import DirectEngine
 from migrator.adapters.engines.direct_progress import DirectProgress
 from migrator.domain.plan import ListedPath
-from migrator.domain.site import BEEGFS_CAPABILITIES, TargetCapabilities
+from migrator.domain.site import TargetCapabilities
 from migrator.domain.states import ChunkKind
 from migrator.domain.transfer import FileProblemKind, StreamCounters, Verdict
 from migrator.ports.processes import Completed
 from migrator.ports.streams import BrickRules, ChunkWork, StreamView
+from tests.beegfs_like import BEEGFS_CAPABILITIES
 
 VIEW = StreamView(source_tree=b"/source", target_tree=b"/target")
 TREE = b"home/alice"

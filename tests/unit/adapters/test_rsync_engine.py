@@ -10,11 +10,12 @@ from migrator.adapters.engines.progress import ProgressParser
 from migrator.adapters.engines.rsync import RsyncEngine
 from migrator.decide.rsync_features import RsyncFeatures, parse_features
 from migrator.domain.plan import ListedPath
-from migrator.domain.site import BEEGFS_CAPABILITIES, TargetCapabilities
+from migrator.domain.site import TargetCapabilities
 from migrator.domain.states import ChunkKind
 from migrator.domain.transfer import StreamCounters
 from migrator.ports.processes import Command
 from migrator.ports.streams import ChunkWork, StreamView
+from tests.beegfs_like import BEEGFS_CAPABILITIES
 
 _FIXTURES = Path(__file__).parents[2] / "fixtures" / "rsync"
 _OLD = RsyncFeatures(version=(3, 2, 7), confine_root=False)

@@ -8,7 +8,8 @@ import pytest
 from migrator.decide.carried_top import carried_top
 from migrator.domain.entry import ACL_ACCESS, ACL_DEFAULT, Entry, EntryType
 from migrator.domain.freezing import FrozenTop
-from migrator.domain.site import BEEGFS_CAPABILITIES, TargetCapabilities
+from migrator.domain.site import TargetCapabilities
+from tests.beegfs_like import BEEGFS_CAPABILITIES
 
 TREE = b"home/ann"
 NO_ACLS = replace(BEEGFS_CAPABILITIES, keeps_acls=False)

@@ -12,9 +12,10 @@ from migrator.decide.acl import GROUP_OBJ, MASK, OTHER, USER, USER_OBJ, AclEntry
 from migrator.decide.compare import compare, compare_tree_root
 from migrator.domain.entry import ACL_ACCESS, ACL_DEFAULT, Entry, EntryType
 from migrator.domain.plan import SurpriseKind
-from migrator.domain.site import BEEGFS_CAPABILITIES, TargetCapabilities
+from migrator.domain.site import TargetCapabilities
 from migrator.domain.units import MIB
 from migrator.domain.verification import DifferenceKind
+from tests.beegfs_like import BEEGFS_CAPABILITIES
 from tests.unit.decide.entries import entry
 
 XFS = TargetCapabilities()

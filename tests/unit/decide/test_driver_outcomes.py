@@ -9,7 +9,6 @@ from migrator.decide.parsyncfp2_outcome import (
     EndedParsyncfp2,
     chunk_size_for,
     judge_parsyncfp2,
-    options_refused,
     parse_features,
 )
 from migrator.domain.transfer import StopReason, StreamCounters, Verdict
@@ -176,9 +175,3 @@ def test_chunks_are_large_enough_for_its_limit() -> None:
     assert chunk_size_for(0, 0) == 1
     huge = 10**15
     assert huge / chunk_size_for(huge, 2**30) < MOST_CHUNKS / 2
-
-
-def test_the_words_that_it_refuses() -> None:
-    words = ["--archive", "--hard-links", "--whole-file", "--devices", "--delete", "-v"]
-    assert list(options_refused(words)) == words
-    assert options_refused(["-lptgo", "--numeric-ids", "-W", "--stderr=client"]) == ()

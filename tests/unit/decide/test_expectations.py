@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from migrator.decide.expectations import absence, floored_time_ns, is_sampled, kept_xattrs, xattr_loss
 from migrator.domain.entry import ACL_ACCESS, ACL_DEFAULT, Entry, EntryType
 from migrator.domain.plan import SurpriseKind
-from migrator.domain.site import BEEGFS_CAPABILITIES, TargetCapabilities
+from migrator.domain.site import TargetCapabilities
 from migrator.domain.verification import DigestPolicy
+from tests.beegfs_like import BEEGFS_CAPABILITIES
 from tests.unit.decide.entries import entry
 
 XFS = TargetCapabilities()

@@ -19,8 +19,9 @@ from migrator.decide.site_checks import (
 from migrator.domain.brick import Brick, SourceHealth, VolumeState
 from migrator.domain.finding import Finding, FindingStatus, failure, ok, warning, worst
 from migrator.domain.scan import StrangeFiles
-from migrator.domain.site import BEEGFS_CAPABILITIES, Capacity, MountIdentity, TargetCapabilities
+from migrator.domain.site import Capacity, MountIdentity, TargetCapabilities
 from migrator.domain.units import GIB
+from tests.beegfs_like import BEEGFS_CAPABILITIES
 
 GLUSTER = MountIdentity(
     filesystem="fuse.glusterfs", mounted_from="gl1:/vol1", device=None, fsid=None, root_ino=1, sentinel="site-1"

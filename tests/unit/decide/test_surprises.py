@@ -21,7 +21,8 @@ from migrator.decide.surprises import (
     tree_of,
 )
 from migrator.domain.plan import Surprise, SurpriseKind
-from migrator.domain.site import BEEGFS_CAPABILITIES, TargetCapabilities
+from migrator.domain.site import TargetCapabilities
+from tests.beegfs_like import BEEGFS_CAPABILITIES
 from tests.unit.decide.usages import usage
 
 TREES = frozenset({b"home/alice", b"home/bob", b"scratch"})
