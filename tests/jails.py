@@ -13,7 +13,7 @@ from migrator.adapters.executors import jail
 from migrator.adapters.executors.confining import PlaceCompiled
 from migrator.adapters.executors.local_host import LocalHost
 from migrator.ports.hosts import Host
-from tests.native_copy import built, missing_for_native
+from tests.native_builds import built, missing_for_native
 from tests.streams import make_trees
 
 BASH = os.path.realpath(b"/bin/bash")

@@ -1,10 +1,8 @@
 """Running a walker of bricks as its own process, and reading back what it writes."""
 
-import shutil
 import subprocess
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +11,6 @@ from migrator.adapters.catalog.blocks import decode_rows
 from migrator.domain.scan import ScanProblem
 from migrator.ports.bricks import BrickHello, BrickTotals
 from tests.hand_brick import BRICK, DEVICE
-
-SOURCES = Path(__file__).parent.parent / "migrator" / "adapters" / "native" / "src"
-STRICT = ("-std=c11", "-Wall", "-Wextra", "-Werror", "-Wshadow", "-pthread")
-SANITIZED = (*STRICT, "-g", "-O1", "-fno-omit-frame-pointer", "-fsanitize=address,undefined", "-fno-sanitize-recover")
-RELEASE = (*STRICT, "-O2", "-static")
 
 
 @dataclass
@@ -36,28 +29,6 @@ class Walked:
 
 
 Walk = Callable[..., Walked]
-
-
-@cache
-def missing_flags(flags: Sequence[str]) -> str | None:
-    """Why a compiler cannot build with these flags here; None where it can."""
-    if shutil.which("gcc") is None:
-        return "gcc is not installed"
-    done = subprocess.run(
-        ["gcc", *flags, "-x", "c", "-", "-o", "/dev/null"],
-        input=b"int main(void){return 0;}",
-        capture_output=True,
-        check=False,
-    )
-    return None if done.returncode == 0 else f"gcc cannot build with {' '.join(flags)}"
-
-
-def compile_native(target: Path, flags: Sequence[str]) -> Path:
-    """Build the program from its sources; an AssertionError with the compiler's words where it does not."""
-    sources = sorted(map(str, SOURCES.glob("*.c")))
-    done = subprocess.run(["gcc", *flags, "-o", str(target), *sources], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return target
 
 
 def run_walk(

@@ -9,7 +9,7 @@ import pytest
 from migrator.adapters.executors.confining import Confiner
 from migrator.adapters.executors.local_host import LocalHost
 from tests.jails import COMPILED, SCRIPT, twin_argv
-from tests.native_copy import missing_for_native
+from tests.native_builds import missing_for_native
 
 pytestmark = pytest.mark.needs_root
 

@@ -14,7 +14,7 @@ import pytest
 from migrator.adapters.executors.jail import SET_UP_FAILED
 from migrator.decide.jail_outcome import jail_message
 from tests.jails import BASH, COMPILED, ENVIRONMENT, SCRIPT, TWINS, Inside, JailWorld, only_child, said
-from tests.native_copy import missing_for_native
+from tests.native_builds import missing_for_native
 
 pytestmark = pytest.mark.needs_root
 

@@ -11,7 +11,8 @@ import pytest
 
 from migrator.decide.leftovers import part_name
 from migrator.domain.units import MIB
-from tests.native_copy import ALL, SANITIZED, built, listed, run_copy
+from tests.native_builds import SANITIZED, built
+from tests.native_copy import ALL, listed, run_copy
 from tests.snapshots import names_of, snapshot
 from tests.xfs import XfsMount
 

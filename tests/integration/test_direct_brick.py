@@ -16,7 +16,8 @@ from migrator.domain.site import TargetCapabilities
 from migrator.domain.states import ChunkKind
 from migrator.domain.transfer import FileProblem, FileProblemKind, Verdict
 from migrator.ports.streams import BrickRules, ChunkWork, StreamView
-from tests.native_copy import SANITIZED, direct_engine, listed, run_copy
+from tests.native_builds import SANITIZED
+from tests.native_copy import direct_engine, listed, run_copy
 from tests.streams import Streams, engine_of, make_trees
 from tests.xfs import XfsMount
 

@@ -9,7 +9,8 @@ import pytest
 from migrator.decide.leftovers import copy_name, part_name
 from migrator.domain.states import ChunkKind
 from migrator.domain.transfer import FileProblemKind, StopReason, Verdict
-from tests.native_copy import SANITIZED, built, direct_engine, listed, run_copy
+from tests.native_builds import SANITIZED, built
+from tests.native_copy import direct_engine, listed, run_copy
 from tests.snapshots import names_of, snapshot
 from tests.streams import Streams, make_trees
 from tests.xfs import XfsMount
