@@ -41,6 +41,14 @@ def scratch() -> Iterator[Path]:
 
 
 @pytest.fixture
+def memory() -> Iterator[Path]:
+    """A directory for ledgers that no power failure will be tried on: thousands of short transactions need no disk."""
+    shared = Path("/dev/shm")
+    with tempfile.TemporaryDirectory(prefix="migrator-test-", dir=shared if shared.is_dir() else None) as name:
+        yield Path(name)
+
+
+@pytest.fixture
 def make_xfs(scratch: Path) -> Iterator[MakeXfs]:
     """Make a fresh, mounted XFS: `make_xfs(size_bytes=..., max_inodes=...)`; as many as a test needs."""
     if reason := missing_for_xfs():

@@ -1,11 +1,13 @@
 """Everything that a drain works with: a real ledger over a simulated volume, whose calls may be killed."""
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
-from migrator.adapters.ledger.sqlite import SqliteLedger
+from migrator.adapters.ledger.sqlite import SqliteLedger, open_ledger
 from migrator.adapters.plans.documents import PlanFiles
 from migrator.domain.brick import Brick, VolumeState
 from migrator.domain.brick_list import BrickRoom
@@ -15,13 +17,16 @@ from migrator.domain.drain_run import DrainRequest, DrainSummary
 from migrator.domain.drain_seen import PlaceSeen
 from migrator.domain.errors import ToolFailed
 from migrator.domain.site import MountIdentity
+from migrator.domain.tree import UserTree
 from migrator.domain.units import GIB
 from migrator.domain.volume_tasks import TaskKind, TaskProgress, TaskStatus, VolumeTask
 from migrator.domain.windows import Window
 from migrator.ports.bricks import BrickHello, BrickListener, BrickTotals
+from migrator.ports.site import SiteRecord
 from migrator.stages.bricks.drain import drain_bricks, stop_drain
 from migrator.stages.bricks.drain_context import DrainWorld
 from migrator.stages.bricks.lookups import LOOKUP_OPTION
+from tests.catalogs import whole_catalog
 from tests.deaths import Death, Killed, dying
 from tests.fakes import FakeLocks, FakeProgress, FakeRunFiles, VirtualClock, inline
 from tests.unit.decide.drain_world import LAZY, LEAVING
@@ -265,3 +270,27 @@ class _Ledger:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.ledger, name)
+
+
+@contextmanager
+def drain_site(directory: Path) -> Iterator[Site]:
+    """With a ledger that knows the site and a whole catalog, for the length of the block."""
+    with open_ledger(directory / "ledger.db", create=True) as ledger:
+        ledger.site.create(
+            SiteRecord(
+                site_id="site-0001",
+                name="test",
+                created_at_s=1.0,
+                source=IDENTITY,
+                target=IDENTITY,
+                capabilities=None,
+                capabilities_probed_at_s=None,
+            )
+        )
+        scan = ledger.scans.start(catalog="c1", via="bricks", at_s=1.0)
+        ledger.scans.finish(
+            whole_catalog(
+                scan_id=scan, site_id="site-0001", trees=(UserTree(path=b"home/a", user="a"),), rows=5, files=5
+            )
+        )
+        yield Site(ledger)

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import ParamSpec, TypeVar
 
 from migrator.adapters.ledger.sqlite import SqliteLedger, open_ledger
@@ -39,14 +38,6 @@ def ticking(function: Callable[P, R], death: Death) -> Callable[P, R]:
         return function(*args, **kwargs)
 
     return call
-
-
-@contextmanager
-def in_memory() -> Iterator[Path]:
-    """A directory for ledgers that no power failure will be tried on: thousands of short transactions need no disk."""
-    memory = Path("/dev/shm")
-    with TemporaryDirectory(prefix="migrator-test-", dir=memory if memory.is_dir() else None) as name:
-        yield Path(name)
 
 
 def new_ledger(path: Path) -> Path:

@@ -1,18 +1,15 @@
 """A retirement with its hooks, killed before every call of anything that it works with."""
 
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-
-import pytest
 
 from migrator.domain.hooks import HookStep
 from migrator.domain.retirement import RetireEnding, RetirementState
 from migrator.stages.bricks.retire_context import RetirementWorld
 from tests.deaths import Death, Killed, dying
 from tests.fakes import inline
-from tests.kills import DoingHooks, Left, copied, deaths, in_memory, new_ledger, ticking
+from tests.kills import DoingHooks, Left, copied, deaths, new_ledger, ticking
 from tests.retire_site import Rooted, Site, Volume, found
 
 S = RetirementState
@@ -45,12 +42,6 @@ class Dying(Site):
             blocking=inline,
             tokens=self.called.new_token,
         )
-
-
-@pytest.fixture
-def memory() -> Iterator[Path]:
-    with in_memory() as directory:
-        yield directory
 
 
 def test_killed_before_any_call_the_volume_is_stopped_once_by_the_same_command(memory: Path) -> None:

@@ -22,7 +22,7 @@ from migrator.stages.bricks.throttling import ThrottleRules
 from tests.addition_site import Glusterd
 from tests.deaths import Death, Killed, dying
 from tests.fakes import FakeLocks, FakeProgress, FakeRunFiles, VirtualClock, inline
-from tests.kills import DoingHooks, Left, copied, deaths, in_memory, new_ledger, ticking
+from tests.kills import DoingHooks, Left, copied, deaths, new_ledger, ticking
 from tests.unit.decide.addition_world import EMPTY, NEW, World
 
 S = AdditionState
@@ -121,12 +121,6 @@ class Site:
         assert not record.notes.options
         assert self.hooks.told() == ["post-add"]
         assert not self.ledger.hooks.unfinished((HookStep.ADD,))
-
-
-@pytest.fixture
-def memory() -> Iterator[Path]:
-    with in_memory() as directory:
-        yield directory
 
 
 def every_remains(memory: Path, died_in: set[AdditionState | None], **of: Any) -> Iterator[Site]:

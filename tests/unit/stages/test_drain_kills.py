@@ -2,12 +2,9 @@
 the wipe and the hand-over too.
 """
 
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-
-import pytest
 
 from migrator.decide.drain_standing import wipe_word
 from migrator.domain.drain import DrainState
@@ -17,7 +14,7 @@ from migrator.domain.hooks import HookStep
 from migrator.stages.bricks.drain_context import DrainWorld
 from tests.deaths import Death, Killed, dying
 from tests.drain_site import Site
-from tests.kills import DoingHooks, Left, copied, deaths, in_memory, new_ledger, ticking
+from tests.kills import DoingHooks, Left, copied, deaths, new_ledger, ticking
 from tests.unit.decide.drain_world import LEAVING
 
 S = DrainState
@@ -61,12 +58,6 @@ class Whole(Site):
             ledger=dying(self.ledger, death),
             tokens=self.hooks.new_token,
         )
-
-
-@pytest.fixture
-def memory() -> Iterator[Path]:
-    with in_memory() as directory:
-        yield directory
 
 
 def test_killed_before_any_call_the_same_command_comes_to_the_same_end(memory: Path) -> None:
