@@ -6,7 +6,15 @@ from contextlib import suppress
 
 from migrator.adapters.web.access import Access
 from migrator.adapters.web.requests import Request
-from migrator.adapters.web.server import STREAM_LIMIT, Answer, Route, WebServer
+from migrator.adapters.web.server import (
+    MOST_CONNECTIONS,
+    MOST_FROM_ONE,
+    MOST_REFUSED,
+    STREAM_LIMIT,
+    Answer,
+    Route,
+    WebServer,
+)
 
 LARGE = b"x" * 50_000_000
 ASK = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
@@ -15,6 +23,10 @@ Client = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[bytes]
 
 async def large(_: Request) -> Answer:
     return Answer(body=LARGE)
+
+
+async def small(_: Request) -> Answer:
+    return Answer(body=b"small")
 
 
 def served(client: Client, *, head_s: float = 60.0, answer_s: float = 60.0) -> bytes:
@@ -61,6 +73,33 @@ def test_whoever_takes_it_gets_all_of_it() -> None:
         return await reader.read()
 
     assert served(eager).endswith(b"\r\n\r\n" + LARGE)
+
+
+def test_one_greedy_client_keeps_no_other_one_out() -> None:
+    async def both() -> tuple[int, bytes]:
+        access = Access(names=(), token=None, loopback=True, port=1)
+        web = WebServer({"/": Route(answer=small)}, access)
+        server = await asyncio.start_server(web.converse, "127.0.0.1", 0, limit=STREAM_LIMIT)
+        async with server:
+            address, port = server.sockets[0].getsockname()[:2]
+            greedy = [await asyncio.open_connection(address, port) for _ in range(MOST_FROM_ONE)]
+            # They are told that there are too many, and do not go away.
+            for _ in range(MOST_CONNECTIONS + MOST_REFUSED):
+                greedy.append(await asyncio.open_connection(address, port))
+            refused = 0
+            for reader, _ in greedy[MOST_FROM_ONE:]:
+                with suppress(ConnectionResetError):
+                    refused += (await reader.read(12)).endswith(b"503")
+            reader, writer = await asyncio.open_connection(address, port, local_addr=("127.0.0.2", 0))
+            writer.write(ASK)
+            got = await reader.read()
+            for _, other in (*greedy, (reader, writer)):
+                other.transport.abort()
+            return refused, got
+
+    refused, got = asyncio.run(both())
+    assert refused >= MOST_REFUSED
+    assert got.startswith(b"HTTP/1.1 200 ")
 
 
 def test_a_client_that_goes_away_leaves_nothing() -> None:

@@ -12,10 +12,16 @@ from migrator.adapters.web.requests import MOST_HEAD_BYTES, BadRequest, Request,
 
 MOST_CONNECTIONS = 64
 MOST_FROM_ONE = 16
+MOST_REFUSED = 64
+"""So many are told at once that there are too many connections; further ones are ended without a word."""
+
 _HEAD_S = 10.0
 _ANSWER_S = 60.0
 _LINGER_S = 1.0
 _LINGER_BYTES = 65536
+
+_REFUSED = ""
+"""Stands for no address."""
 
 _TEXT = "text/plain; charset=utf-8"
 _ALWAYS = {
@@ -66,22 +72,19 @@ class WebServer:
 
     @property
     def connections(self) -> int:
-        """How many are open."""
-        return self._open.total()
+        """How many are open, without those that are told that there are too many."""
+        return self._open.total() - self._open[_REFUSED]
 
     async def converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """One connection, from its beginning to its end. Raises nothing but CancelledError."""
         peer = str((writer.get_extra_info("peername") or ("?",))[0])
-        crowded = self.connections >= MOST_CONNECTIONS or self._open[peer] >= MOST_FROM_ONE
+        if self.connections >= MOST_CONNECTIONS or self._open[peer] >= MOST_FROM_ONE:
+            # Who is refused takes nobody's place: one client that comes again and again keeps no other one out.
+            peer = _REFUSED
         self._open[peer] += 1
         try:
-            # What the kernel has not taken yet counts as not sent: a client that reads nothing is seen.
-            writer.transport.set_write_buffer_limits(high=0)
-            method, answer = ("GET", text(503, "too many connections")) if crowded else await self._asked(reader)
-            async with asyncio.timeout(self._answer_s):
-                writer.write(_bytes(answer, with_body=method != "HEAD"))
-                await writer.drain()
-                await _linger(reader, writer)
+            if self._open[_REFUSED] <= MOST_REFUSED or peer != _REFUSED:
+                await self._talk(reader, writer, refused=peer == _REFUSED)
         except (OSError, TimeoutError, asyncio.IncompleteReadError):
             pass
         finally:
@@ -89,6 +92,15 @@ class WebServer:
             if not self._open[peer]:
                 del self._open[peer]
             writer.transport.abort()
+
+    async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, refused: bool) -> None:
+        # What the kernel has not taken yet counts as not sent: a client that reads nothing is seen.
+        writer.transport.set_write_buffer_limits(high=0)
+        method, answer = ("GET", text(503, "too many connections")) if refused else await self._asked(reader)
+        async with asyncio.timeout(self._answer_s):
+            writer.write(_bytes(answer, with_body=method != "HEAD"))
+            await writer.drain()
+            await _linger(reader, writer)
 
     async def _asked(self, reader: asyncio.StreamReader) -> tuple[str, Answer]:
         method = "GET"
