@@ -29,6 +29,10 @@ _STEPS = 240
 """How many slots a path is played through; beyond them it goes on at its own mean."""
 
 _CONE_POINTS = 40
+_LEAST_S_PER_FILE = 1e-4
+_LEAST_S_PER_BYTE = 1e-11
+"""Nothing is free, whatever a fit over a few attempts says: a file has to be made, and a byte to be written."""
+
 _SLOWEST = 0.1
 _FARTHEST_S = 100 * 365 * DAY_S
 
@@ -60,7 +64,7 @@ def forecast_copy(
     """
     if (left.files <= 0 and left.size_bytes <= 0) or len(slots) < LEAST_SLOTS:
         return None
-    per_file, per_byte = cost.s_per_file, cost.s_per_byte
+    per_file, per_byte = _at_least(cost.s_per_file, cost.s_per_byte)
     rates = [(slot.files * per_file + slot.size_bytes * per_byte) / max(slot.seen_s, 1e-9) for slot in slots]
     rhythm = find_rhythm(slots, rates, slot_s)
     if rhythm is None:
@@ -92,6 +96,10 @@ def quantile(ordered: Sequence[float], share: float) -> float:
     return ordered[low] + (ordered[high] - ordered[low]) * (place - low)
 
 
+def _at_least(per_file: float, per_byte: float) -> tuple[float, float]:
+    return max(per_file, _LEAST_S_PER_FILE), max(per_byte, _LEAST_S_PER_BYTE)
+
+
 def _works(
     slots: Sequence[WorkSlot], left: Left, cost: TransferCost, groups: Sequence[CostSums], chance: Chance
 ) -> list[float]:
@@ -100,18 +108,18 @@ def _works(
     """
     done_files = sum(slot.files for slot in slots)
     done_bytes = sum(slot.size_bytes for slot in slots)
-    plain = done_files * cost.s_per_file + done_bytes * cost.s_per_byte
-    fits = [(cost.s_per_file, cost.s_per_byte)]
+    fits = [_at_least(cost.s_per_file, cost.s_per_byte)]
+    plain = done_files * fits[0][0] + done_bytes * fits[0][1]
     if len(groups) > 1:
         for _ in range(_COSTS):
             drawn = sum_of([groups[int(chance() * len(groups))] for _ in groups])
-            fits.append(least_squares(drawn))
+            fits.append(_at_least(*least_squares(drawn)))
     works = []
     for per_file, per_byte in fits[1:] or fits:
         done = done_files * per_file + done_bytes * per_byte
         if done > 0 and plain > 0:
             works.append((left.files * per_file + left.size_bytes * per_byte) / done * plain)
-    return works or [left.files * cost.s_per_file + left.size_bytes * cost.s_per_byte]
+    return works or [left.files * fits[0][0] + left.size_bytes * fits[0][1]]
 
 
 class _Path:

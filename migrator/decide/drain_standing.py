@@ -81,7 +81,9 @@ def drain_blockers(drains: Sequence[DrainStanding], *, at_work: bool, now_s: flo
             yield Blocker(subject=f"drain of {names}", on=f"it has failed: {one.failure}", hint=hint)
         else:
             looked = (
-                "" if one.looked_at_s is None else f", last looked at {format_duration(now_s - one.looked_at_s)} ago"
+                ""
+                if one.looked_at_s is None
+                else f", last looked at {format_duration(max(now_s - one.looked_at_s, 0.0))} ago"
             )
             yield Blocker(
                 subject=f"drain of {names}",

@@ -63,7 +63,10 @@ def _progress(values: Values, status: StatusFacts) -> None:
             values.add("trees", counts[state], state=state.value)
         values.add("verified_bytes", status.verified.done_bytes)
         values.add("verified_content_bytes", status.verified_content_bytes)
-    values.add("copy_left_seconds", status.estimates[0].left_s if status.estimates else None)
+    left_s = status.estimates[0].left_s if status.estimates else None
+    if status.plan is not None and status.overall.left_files <= 0 and status.overall.left_bytes <= 0:
+        left_s = 0.0
+    values.add("copy_left_seconds", left_s)
     scan = status.scan
     if scan is not None:
         values.add("scan_problems", scan.problems)

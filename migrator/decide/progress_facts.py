@@ -181,12 +181,18 @@ def batch_facts(
     )
 
 
-def verified_content_bytes(batches: Sequence[BatchFacts]) -> int:
-    """How much of the verified batches had its content compared: the rest was compared by attributes only."""
+def verified_content_bytes(batches: Sequence[BatchFacts], trees: Sequence[TreeFacts]) -> int:
+    """How much of the verified trees had its content compared: the rest was compared by attributes only. A tree that needs
+    attention is not verified, whatever its batch is.
+    """
+    verified: dict[int, int] = defaultdict(int)
+    for tree in trees:
+        if tree.state is TreeState.VERIFIED:
+            verified[tree.batch] += tree.tally.done_bytes
     return sum(
-        min(batch.verification.proven_bytes, batch.tally.done_bytes)
+        min(batch.verification.proven_bytes, verified[batch.number])
         for batch in batches
-        if batch.state is BatchState.VERIFIED and batch.verification is not None
+        if batch.verification is not None
     )
 
 
@@ -224,10 +230,9 @@ def estimates(
             streams = several(cost.streams, "stream")
             basis = f"{streams} without a pause ({cost.basis})"
             found.append(Estimate(left_s=left_s, finish_at_s=now_s + left_s, basis=basis))
-    pace = _pace(now_s, done, started_at_s)
+    pace = _pace(now_s, done, started_at_s, tally)
     if pace is not None:
-        bytes_per_s, window_s = pace
-        left_s = tally.left_bytes / bytes_per_s
+        left_s, window_s = pace
         basis = f"at the pace of the last {format_duration(window_s)}, pauses included"
         found.append(Estimate(left_s=left_s, finish_at_s=now_s + left_s, basis=basis))
     return tuple(found)
@@ -253,14 +258,20 @@ def _at_rate(tally: Tally, rate: ThroughputPoint | None, when: str) -> tuple[flo
     return None
 
 
-def _pace(now_s: float, done: Sequence[DonePoint], started_at_s: float | None) -> tuple[float, float] | None:
+def _pace(
+    now_s: float, done: Sequence[DonePoint], started_at_s: float | None, tally: Tally
+) -> tuple[float, float] | None:
+    """Seconds left, and over what time the pace was taken: that of bytes, and that of files where only empty ones are left."""
     if not done or started_at_s is None:
         return None
     from_s = max(started_at_s, now_s - PACE_WINDOW_S)
     window_s = now_s - from_s
-    before = max((point.done_bytes for point in done if point.at_s <= from_s), default=0)
-    copied = done[-1].done_bytes - before
-    return (copied / window_s, window_s) if window_s >= MINUTE_S and copied > 0 else None
+    earlier = [point for point in done if point.at_s <= from_s]
+    if tally.left_bytes > 0:
+        left, copied = tally.left_bytes, done[-1].done_bytes - max((one.done_bytes for one in earlier), default=0)
+    else:
+        left, copied = tally.left_files, done[-1].done_files - max((one.done_files for one in earlier), default=0)
+    return (left * window_s / copied, window_s) if window_s >= MINUTE_S and copied > 0 else None
 
 
 def together(points: Sequence[ThroughputPoint]) -> ThroughputPoint | None:

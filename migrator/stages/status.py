@@ -105,7 +105,7 @@ def read_status(
         plan=plan_facts,
         overall=overall,
         verified=add_up(trees, counts=frozenset({TreeState.VERIFIED})),
-        verified_content_bytes=verified_content_bytes(batches),
+        verified_content_bytes=verified_content_bytes(batches, trees),
         batches=batches,
         trees=trees,
         estimates=estimates(

@@ -133,6 +133,32 @@ class TestForecast:
             assert before.left_bytes >= after.left_bytes
             assert after.least_bytes <= after.left_bytes <= after.most_bytes
 
+    @pytest.mark.parametrize(
+        ("cost", "left"),
+        [
+            (TransferCost(s_per_file=0.0, s_per_byte=1e-8, streams=4, basis="b"), Left(files=10**6, size_bytes=0)),
+            (TransferCost(s_per_file=0.001, s_per_byte=0.0, streams=4, basis="b"), Left(files=0, size_bytes=10**15)),
+        ],
+    )
+    def test_what_is_said_to_cost_nothing_takes_its_time_all_the_same(self, cost: TransferCost, left: Left) -> None:
+        # All that was copied were large files, or empty ones; what is left is of the other kind.
+        slots, slot_s = slots_of(
+            [(MONDAY_S + HOUR_S * turn, 100, 10**12) for turn in range(1, 49)],
+            from_s=MONDAY_S,
+            now_s=MONDAY_S + 2 * DAY_S,
+        )
+        made = forecast_copy(
+            now_s=MONDAY_S + 2 * DAY_S,
+            slots=slots,
+            slot_s=slot_s,
+            left=left,
+            cost=cost,
+            cost_groups=(),
+            chance=random.Random(1).random,
+        )
+        assert made is not None
+        assert made.made_at_s < made.earliest_at_s <= made.likely_at_s <= made.latest_at_s
+
     def test_nothing_is_left(self) -> None:
         slots, slot_s = steady(5)
         assert end_of(slots, slot_s, 5, Left(files=0, size_bytes=0)) is None

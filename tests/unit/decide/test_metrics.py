@@ -10,10 +10,11 @@ from migrator.decide.metric_values import Values
 from migrator.decide.metrics import families
 from migrator.domain.cutover import ROLLBACK_STATES, UNDER_WAY_STATES, CutoverRecord, CutoverState
 from migrator.domain.governing import Bound, Controls, Gate, GoverningFacts, GovernorRecord, Hold, HostLoad
+from migrator.domain.ledger_sums import PlanFacts
 from migrator.domain.metric_catalogue import CATALOGUE
 from migrator.domain.metrics import MetricFacts, MetricFamily, MetricKind, MetricSums, StreamCount
 from migrator.domain.probe import Probe, ProbeSide
-from migrator.domain.report import RunFacts, RunLife, StatusFacts
+from migrator.domain.report import RunFacts, RunLife, StatusFacts, Tally
 from migrator.domain.tree import UserTree
 from migrator.domain.windows import WindowStanding
 from tests.unit.output.facts import report
@@ -79,6 +80,15 @@ def test_an_empty_site_has_every_metric_and_hardly_a_value() -> None:
     assert values(found, "freeze_oldest_start_timestamp_seconds") == {}
     assert values(found, "frozen_users") == {(): 0.0}
     assert set(values(found, "cutovers").values()) == {0.0}
+
+
+def test_where_all_is_copied_nothing_is_left_and_where_nobody_knows_nothing_is_said() -> None:
+    empty = facts()
+    plan = PlanFacts(name="p", path="p", checksum="c", created_at_s=1.0, catalog="c", forecast_s=1.0, basis="assumed")
+    half = Tally(total_bytes=2, done_bytes=2, total_files=2, done_files=1)
+    for tally, left in ((half, {}), (replace(half, done_files=2), {(): 0.0})):
+        status = replace(empty.status, plan=plan, overall=tally)
+        assert values(families(replace(empty, status=status)), "copy_left_seconds") == left
 
 
 @pytest.mark.parametrize(("life", "there"), [(RunLife.AT_WORK, True), (RunLife.KILLED, False), (RunLife.ENDED, False)])

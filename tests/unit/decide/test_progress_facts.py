@@ -202,6 +202,15 @@ class TestEstimates:
         (found,) = estimates(now_s=now_s, tally=tally, planned=None, measured=None, done=done, started_at_s=0.0)
         assert found.left_s == pytest.approx(1300 / (700 / (7 * day_s)))
 
+    def test_the_pace_of_files_counts_where_only_empty_ones_are_left(self) -> None:
+        tally = Tally(total_bytes=1000, done_bytes=1000, total_files=300, done_files=100)
+        done = (DonePoint(at_s=9000.0, done_files=100, done_bytes=1000),)
+        ((left_s, basis),) = self.ask(tally, planned=None, done=done, started_at_s=8000.0)
+        assert left_s == pytest.approx(200 / (100 / 2000))
+        assert "pauses included" in basis
+        none_yet = (DonePoint(at_s=9000.0, done_files=0, done_bytes=1000),)
+        assert self.ask(tally, planned=None, done=none_yet, started_at_s=8000.0) == []
+
     def test_while_something_is_copied_its_rate_counts_and_no_assumption(self) -> None:
         tally = Tally(total_bytes=9_000, done_bytes=0, total_files=30, done_files=0)
         rate = ThroughputPoint(at_s=0.0, span_s=300.0, busy_s=10.0, streams=1.0, files=10, size_bytes=1_000)
@@ -241,7 +250,7 @@ class TestEstimates:
         assert self.ask(Tally(total_bytes=5, total_files=1), planned=None) == []
 
 
-def test_content_of_verified_batches_only() -> None:
+def test_content_of_verified_trees_only() -> None:
     record = replace(verification(), digested_bytes=400, size_bytes=1000, differences={}, whole=True)
     tally = Tally(total_bytes=1000, done_bytes=1000)
     facts = BatchFacts(
@@ -255,9 +264,22 @@ def test_content_of_verified_batches_only() -> None:
         attention=AttentionCount(bad=0, vanished=0),
         verification=record,
     )
-    assert verified_content_bytes([facts, replace(facts, state=BatchState.SEEDED)]) == 400
-    more = replace(record, digested_bytes=1500)
-    assert verified_content_bytes([replace(facts, verification=more)]) == 1000
+    whole = TreeFacts(
+        tree=UserTree(path=b"home/alice", user="alice"),
+        batch=1,
+        rank=1,
+        state=TreeState.VERIFIED,
+        tally=replace(tally, done_users=1),
+    )
+    assert verified_content_bytes([facts], [whole]) == 400
+    assert verified_content_bytes([facts], [replace(whole, state=TreeState.COPIED)]) == 0
+    more = replace(facts, verification=replace(record, digested_bytes=1500))
+    assert verified_content_bytes([more], [whole]) == 1000
+    # A file of the other tree never arrived, and is gone from the source: the batch is verified, and that tree is not.
+    part = replace(whole, tally=replace(tally, total_bytes=300, done_bytes=300))
+    rest = replace(whole, state=TreeState.ATTENTION, tally=replace(tally, total_bytes=700, done_bytes=690))
+    assert verified_content_bytes([more], [part, rest]) == 300
+    assert verified_content_bytes([more], [part, replace(rest, batch=2)]) == 300
 
 
 @pytest.mark.parametrize(
