@@ -22,12 +22,14 @@ class VirtualClock:
 
     def __init__(self) -> None:
         self.at_s = 1000.0
+        self.set_by_s = 0.0
+        """By how much somebody has set the clock on the wall."""
         self._sleepers: list[tuple[float, int, asyncio.Future[None]]] = []
         self._count = 0
         self._idle: asyncio.Task[None] | None = None
 
     def now_s(self) -> float:
-        return 1_700_000_000.0 + self.at_s
+        return 1_700_000_000.0 + self.at_s + self.set_by_s
 
     def monotonic_s(self) -> float:
         return self.at_s

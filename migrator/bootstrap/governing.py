@@ -31,6 +31,7 @@ def governing_of(wiring: Wiring, ledger: "SqliteLedger", hosts: SiteHosts) -> Go
         windows=transfer.windows,
         local_time=local_time,
         in_words=in_words,
+        measured_cost=ledger.samples.measured_cost,
         cost=ledger.samples.measured_cost(),
         by=StreamsBy(governor.streams),
         settle_s=governor.settle_s,

@@ -7,6 +7,7 @@ streams.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 
 from migrator.decide.braking import Brake, braked
 from migrator.decide.climbing import Climb, Flow, climbed, first_climb, limited
@@ -18,6 +19,9 @@ from migrator.domain.units import several
 OVER_LOADS = 2
 UNDER_LOADS = 4
 """A load average is one of a minute already: fewer readings in a row count than of probes."""
+
+NOTHING: Mapping[str, int] = MappingProxyType({})
+"""No host has streams at work, or none that is known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +54,8 @@ def settings_now(hosts: Mapping[str, int], given: Limits, controls: Controls, op
             tuned.bwlimit_bytes_per_s or given.bwlimit_bytes_per_s, opening.bwlimit_bytes_per_s
         ),
         max_latency_s=tuned.max_latency_s or given.max_latency_s,
-        max_load=tuned.max_load or given.max_load,
+        # A load of 0 is a limit too: as few streams as there can be.
+        max_load=given.max_load if tuned.max_load is None else tuned.max_load,
     )
     gate = Gate.PAUSED if controls.hold is not None else Gate.OPEN if opening.open else Gate.OUTSIDE_WINDOWS
     return Settings(gate=gate, hosts=jobs, limits=limits)
@@ -91,36 +96,59 @@ def after_flow(state: GovernorState, flow: Flow, settings: Settings, *, settle_s
     return replace(state, climb=climbed(state.climb, flow, ceiling=settings.ceiling, settle_s=settle_s))
 
 
-def after_probe(state: GovernorState, side: ProbeSide, latency_s: float, settings: Settings) -> GovernorState:
-    """After a probe that says something."""
+def after_probe(
+    state: GovernorState, side: ProbeSide, latency_s: float, settings: Settings, *, at_work: Mapping[str, int] = NOTHING
+) -> GovernorState:
+    """After a probe that says something. `at_work` is how many streams each host really has: where those that may not be any
+    more have still to end, a latency beyond the limit tells of them, and nothing of those that may.
+    """
     limit_s = settings.limits.max_latency_s
     if limit_s is None or settings.ceiling < 1:
+        return state
+    allowed = streams_on_hosts(state, settings)
+    state = replace(state, latency_s={**state.latency_s, side: latency_s})
+    if latency_s > limit_s and _still_to_end(at_work, allowed, settings):
         return state
     brake = braked(
         state.latencies.get(side, Brake()),
         latency_s,
         limit=limit_s,
-        streams=max(streams_on_hosts(state, settings).values(), default=1),
+        streams=max(allowed.values(), default=1),
         ceiling=settings.ceiling,
     )
-    return replace(state, latencies={**state.latencies, side: brake}, latency_s={**state.latency_s, side: latency_s})
+    return replace(state, latencies={**state.latencies, side: brake})
 
 
-def after_load(state: GovernorState, host: str, load: float, settings: Settings) -> GovernorState:
-    """After the load of a host was read."""
+def after_load(
+    state: GovernorState, host: str, load: float, settings: Settings, *, at_work: Mapping[str, int] = NOTHING
+) -> GovernorState:
+    """After the load of a host was read; `at_work` as in `after_probe`."""
     limit, own = settings.limits.max_load, settings.hosts.get(host, 0)
     if limit is None or own < 1:
+        return state
+    streams = streams_on_hosts(state, settings)[host]
+    state = replace(state, load={**state.load, host: load})
+    if load > limit and at_work.get(host, 0) > streams:
         return state
     brake = braked(
         state.loads.get(host, Brake()),
         load,
         limit=limit,
-        streams=streams_on_hosts(state, settings)[host],
+        streams=streams,
         ceiling=own,
         over=OVER_LOADS,
         under=UNDER_LOADS,
     )
-    return replace(state, loads={**state.loads, host: brake}, load={**state.load, host: load})
+    return replace(state, loads={**state.loads, host: brake})
+
+
+def _still_to_end(at_work: Mapping[str, int], allowed: Mapping[str, int], settings: Settings) -> bool:
+    """Whether what was taken away last has shown nowhere yet: no host that was bound has come down to what it may have. One
+    that has is enough: another may have lost its connection with all of its streams.
+    """
+    over = {host: count > allowed.get(host, 0) for host, count in at_work.items()}
+    bound = [host for host in at_work if over[host] or allowed.get(host, 0) < settings.hosts.get(host, 0)]
+    return bool(bound) and all(over[host] for host in bound)
 
 
 def streams_on_hosts(state: GovernorState, settings: Settings) -> Mapping[str, int]:

@@ -18,8 +18,10 @@ class ControlRecords(Protocol):
     def resume(self, *, by: str, at_s: float) -> None:
         """Pause no more. May be called where nothing is paused."""
 
-    def tune(self, limits: Limits, *, by: str, at_s: float) -> None:
-        """From now on these limits are set, and no others; `Limits()` sets none."""
+    def tune(self, limits: Limits, *, by: str, at_s: float, instead_of: Limits | None = None) -> bool:
+        """From now on these limits are set, and no others; `Limits()` sets none. False where others are set than `instead_of`
+        (None: whatever is set): then nothing is changed.
+        """
 
 
 class GovernorRecords(Protocol):

@@ -29,5 +29,13 @@ class ProbeRecords(Protocol):
     def since(self, side: ProbeSide, at_s: float) -> Sequence[Probe]:
         """Those of a side that were begun after that time, oldest first."""
 
+    def after(self, number: int) -> Sequence[tuple[int, Probe]]:
+        """Those of both sides that were kept after the one of that number, with their numbers, in the order in which they were
+        kept: whoever reads on from there is not led astray by a clock that was set.
+        """
+
+    def last(self) -> int:
+        """The number of the one that was kept last; 0 where there is none."""
+
     def newest(self) -> Sequence[Probe]:
         """The newest of each side that has any, in the order of `ProbeSide`."""

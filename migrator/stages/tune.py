@@ -43,17 +43,14 @@ class Tuning:
 
     def tune(self, limits: Limits, *, reset: bool) -> GoverningFacts:
         """Set limits; those that are not given stay as they were tuned, or (`reset`) are as in site.toml again."""
-        before = self.ledger.controls.now().tuned
-        was = before.limits if before is not None else Limits()
-        kept = Limits() if reset else was
-        now = Limits(
-            jobs=limits.jobs or kept.jobs,
-            bwlimit_bytes_per_s=limits.bwlimit_bytes_per_s or kept.bwlimit_bytes_per_s,
-            max_latency_s=limits.max_latency_s or kept.max_latency_s,
-            max_load=kept.max_load if limits.max_load is None else limits.max_load,
-        )
+        while True:
+            before = self.ledger.controls.now().tuned
+            was = before.limits if before is not None else Limits()
+            now = _joined(limits, Limits() if reset else was)
+            # Whoever has tuned in the same moment is not undone: then what he has set is what is kept.
+            if self.ledger.controls.tune(now, by=self.by, at_s=self.clock.now_s(), instead_of=was):
+                break
         if now != was:
-            self.ledger.controls.tune(now, by=self.by, at_s=self.clock.now_s())
             self._say(
                 Severity.INFO, f"tuned by {self.by}: {limits_in_words(now) or 'limits are as given at the start'}"
             )
@@ -71,6 +68,15 @@ class Tuning:
             at_s=self.clock.now_s(), kind=EventKind.LIMITS_SET, severity=severity, subject=_SUBJECT, message=message
         )
         self.ledger.events.add(event)
+
+
+def _joined(limits: Limits, kept: Limits) -> Limits:
+    return Limits(
+        jobs=limits.jobs or kept.jobs,
+        bwlimit_bytes_per_s=limits.bwlimit_bytes_per_s or kept.bwlimit_bytes_per_s,
+        max_latency_s=limits.max_latency_s or kept.max_latency_s,
+        max_load=kept.max_load if limits.max_load is None else limits.max_load,
+    )
 
 
 def limits_in_words(limits: Limits) -> str:

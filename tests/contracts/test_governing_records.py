@@ -49,6 +49,15 @@ def test_who_paused_first_and_since_when_stays_until_it_is_resumed(ledger: Sqlit
     assert ledger.controls.now().hold == Hold(since_s=9.0, by="bob")
 
 
+def test_limits_that_somebody_has_set_meanwhile_are_not_overwritten_unseen(ledger: SqliteLedger) -> None:
+    tune = ledger.controls.tune
+    assert tune(Limits(jobs=3), by="anna", at_s=5.0, instead_of=Limits())
+    assert not tune(Limits(max_load=2.0), by="bob", at_s=6.0, instead_of=Limits())
+    assert ledger.controls.now().tuned == Tuned(limits=Limits(jobs=3), since_s=5.0, by="anna")
+    assert tune(Limits(jobs=3, max_load=2.0), by="bob", at_s=7.0, instead_of=Limits(jobs=3))
+    assert ledger.controls.now().tuned == Tuned(limits=Limits(jobs=3, max_load=2.0), since_s=7.0, by="bob")
+
+
 def test_limits_are_set_all_together_and_kept_beside_a_pause(ledger: SqliteLedger) -> None:
     limits = Limits(jobs=3, max_latency_s=0.05)
     ledger.controls.tune(limits, by="anna", at_s=5.0)

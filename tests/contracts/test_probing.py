@@ -146,6 +146,22 @@ def test_probes_are_kept_as_they_were(ledger: SqliteLedger) -> None:
     assert list(ledger.probes.newest()) == [kept[2], kept[0]]
 
 
+def test_what_was_kept_since_is_told_by_number_whatever_the_clock_was_set_to(ledger: SqliteLedger) -> None:
+    assert ledger.probes.last() == 0
+    early = Probe(side=ProbeSide.TARGET, at_s=5000.0, times=TIMES)
+    ledger.probes.add(early)
+    begin = ledger.probes.last()
+    assert list(ledger.probes.after(begin)) == []
+    later = [Probe(side=side, at_s=100.0, times=TIMES) for side in ProbeSide]
+    for probe in later:
+        ledger.probes.add(probe)
+    found = ledger.probes.after(begin)
+    assert [probe for _, probe in found] == later
+    assert [number for number, _ in found] == sorted(number for number, _ in found)
+    assert ledger.probes.last() == found[-1][0]
+    assert [probe for _, probe in ledger.probes.after(0)] == [early, *later]
+
+
 def test_old_probes_are_thinned_out_and_removed_at_last(ledger: SqliteLedger) -> None:
     now_s = 100.0 * KEPT_S
     for side in ProbeSide:

@@ -83,8 +83,11 @@ class NoLoad:
     """Loads that are what a test says."""
 
     load: float | None = None
+    never: bool = False
 
     async def of(self, host: str) -> float | None:
+        if self.never:
+            await asyncio.Event().wait()
         return self.load
 
 
@@ -104,6 +107,7 @@ class Governed:
     limits: Limits = field(default_factory=Limits)
     windows: tuple[Window, ...] = ()
     cost: TransferCost | None = None
+    measured_cost: Callable[[], TransferCost | None] = lambda: None
 
     def __post_init__(self) -> None:
         self.streams = SlowStreams(self.world.source, self.world.target, clock=lambda: self.world.clock)
@@ -125,6 +129,7 @@ class Governed:
             windows=self.windows,
             local_time=utc,
             in_words=lambda at_s: f"minute {utc(at_s)[1]}",
+            measured_cost=self.measured_cost,
             cost=self.cost,
             by=StreamsBy.FIXED,
         )
@@ -307,7 +312,8 @@ async def test_probes_that_pass_the_limit_take_streams_away(governed: Governed) 
 
         return add
 
-    await governed.run(*((10.0 + 10.0 * number, probe(0.4)) for number in range(6)), jobs=4)
+    # The last three when the streams of the first chunks have come to their ends.
+    await governed.run(*((at_s, probe(0.4)) for at_s in (10.0, 20.0, 30.0, 110.0, 120.0, 130.0)), jobs=4)
     assert governed.world.is_copied()
     assert [(record.bound, record.streams) for record in governed.records] == [
         (Bound.JOBS, 4),
@@ -318,7 +324,39 @@ async def test_probes_that_pass_the_limit_take_streams_away(governed: Governed) 
         "up to 2 of 4 streams are at work now: small operations on the target take long: the newest probe took 400 ms, "
         "the limit is 50 ms"
     ]
-    assert {len(governed.streams.at(one.began_s)) for one in governed.streams.work[4:]} == {1}
+    later = [one for one in governed.streams.work if one.began_s > BEGIN_S + 130.0]
+    assert {len(governed.streams.at(one.began_s)) for one in later} == {1}
+
+
+@in_loop
+async def test_a_limit_that_is_tuned_is_not_held_against_probes_from_before(governed: Governed) -> None:
+    clock, ledger = governed.world.clock, governed.world.ledger
+    times = ProbeTimes(create_s=0.4, write_s=0.0, sync_s=0.0, stat_s=0.0, unlink_s=0.0, readdir_s=0.0)
+
+    def probe() -> None:
+        ledger.probes.add(Probe(side=ProbeSide.TARGET, at_s=clock.now_s(), times=times))
+
+    def tune() -> None:
+        ledger.controls.tune(Limits(max_latency_s=0.05), by="anna", at_s=clock.now_s())
+
+    await governed.run(*((5.0 * number, probe) for number in range(1, 10)), (60.0, tune), jobs=4)
+    assert {record.bound for record in governed.records} == {Bound.JOBS}
+
+
+@in_loop
+async def test_probes_are_followed_also_when_a_clock_was_set_back(governed: Governed) -> None:
+    governed.limits = Limits(max_latency_s=0.05)
+    clock, probes = governed.world.clock, governed.world.ledger.probes
+    times = ProbeTimes(create_s=0.4, write_s=0.0, sync_s=0.0, stat_s=0.0, unlink_s=0.0, readdir_s=0.0)
+
+    def probe() -> None:
+        probes.add(Probe(side=ProbeSide.TARGET, at_s=clock.now_s(), times=times))
+
+    def an_hour_back() -> None:
+        clock.set_by_s -= 3600.0
+
+    await governed.run((10.0, probe), (20.0, an_hour_back), (30.0, probe), (40.0, probe), jobs=4)
+    assert [record.bound for record in governed.records] == [Bound.JOBS, Bound.LATENCY]
 
 
 @in_loop
@@ -347,6 +385,30 @@ async def test_chunks_that_would_take_too_long_are_halved_before_they_begin(gove
     assert governed.world.is_copied()
     sizes = [len(paths) for kind, paths in governed.streams.streams if kind is ChunkKind.FILES]
     assert sizes == [1] * 32
+
+
+@in_loop
+async def test_what_the_first_run_measures_counts_for_the_chunks_that_it_begins(governed: Governed) -> None:
+    governed.measured_cost = lambda: TransferCost(s_per_file=500.0, s_per_byte=0.0, streams=1, basis="measured")
+    governed.streams.takes_s = 250.0
+    await governed.run()
+    assert governed.world.is_copied()
+    sizes = [len(paths) for kind, paths in governed.streams.streams if kind is ChunkKind.FILES]
+    assert sizes[:4] == [2] * 4, "before the first five minutes are over nothing is known"
+    assert set(sizes[4:]) == {1}
+
+
+@in_loop
+async def test_a_host_that_does_not_tell_its_load_does_not_keep_a_pause_from_being_seen(governed: Governed) -> None:
+    controls = governed.world.ledger.controls
+    governed.loads.never = True
+    await governed.run(
+        (50.0, lambda: controls.hold(by="anna", reason="", at_s=0.0)),
+        (400.0, lambda: controls.resume(by="anna", at_s=0.0)),
+    )
+    assert governed.world.is_copied()
+    assert not [one for one in governed.streams.work if 53.0 < one.began_s - BEGIN_S < 400.0]
+    assert len(governed.said) == 2
 
 
 @in_loop

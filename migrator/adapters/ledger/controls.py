@@ -46,12 +46,15 @@ class SqliteControls:
         """Pause no more. May be called where nothing is paused."""
         self._set_paused(paused=False, by=by, reason="", at_s=at_s)
 
-    def tune(self, limits: Limits, *, by: str, at_s: float) -> None:
-        """From now on these limits are set, and no others; `Limits()` sets none."""
+    def tune(self, limits: Limits, *, by: str, at_s: float, instead_of: Limits | None = None) -> bool:
+        """From now on these limits are set, and no others, unless others are set than `instead_of`; `Limits()` sets none."""
         with self._database.write() as connection:
             newest = _newest(connection, _TUNE)
-            if (Limits() if newest is None else _limits(newest)) == limits:
-                return
+            before = Limits() if newest is None else _limits(newest)
+            if instead_of not in (None, before):
+                return False
+            if before == limits:
+                return True
             connection.execute(
                 insert(_controls).values(
                     kind=_TUNE,
@@ -65,6 +68,7 @@ class SqliteControls:
                     max_load=limits.max_load,
                 )
             )
+        return True
 
     def _set_paused(self, *, paused: bool, by: str, reason: str, at_s: float) -> None:
         with self._database.write() as connection:

@@ -47,6 +47,17 @@ class SqliteProbes:
         with self._database.read() as connection:
             return [_probe(row) for row in connection.execute(query)]
 
+    def after(self, number: int) -> Sequence[tuple[int, Probe]]:
+        """Those of both sides that were kept after the one of that number, with their numbers, in order."""
+        query = select(_probes).where(_probes.c.id > number).order_by(_probes.c.id)
+        with self._database.read() as connection:
+            return [(row.id, _probe(row)) for row in connection.execute(query)]
+
+    def last(self) -> int:
+        """The number of the one that was kept last; 0 where there is none."""
+        with self._database.read() as connection:
+            return int(connection.execute(select(func.coalesce(func.max(_probes.c.id), 0))).scalar_one())
+
     def newest(self) -> Sequence[Probe]:
         """The newest of each side that has any, in the order of `ProbeSide`."""
         found: list[Probe] = []

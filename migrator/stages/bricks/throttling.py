@@ -76,7 +76,7 @@ class Throttling:
     left: Callable[[VolumeState], Sequence[ChangedOption]]
     _set: str | None = None
     _pace: Pace | None = None
-    _seen_s: float = 0.0
+    _seen: int = 0
 
     def before(self, state: VolumeState) -> tuple[ChangedOption, ...]:
         """What is to be known before anything begins: whatever the option may become by the time of day."""
@@ -120,10 +120,15 @@ class Throttling:
         limit_s, throttle = self.rules.max_latency_s, self.rules.throttle
         if limit_s is None or throttle is None:
             return 0
-        from_s = self._seen_s if self._pace is not None else self.now_s() - _HISTORY_S
-        probes = self.probes.since(ProbeSide.SOURCE, from_s)
+        if self._pace is None:
+            self._seen = self.probes.last()
+            probes = self.probes.since(ProbeSide.SOURCE, self.now_s() - _HISTORY_S)
+        else:
+            # By their numbers: a clock that was set back must not hide them.
+            new = self.probes.after(self._seen)
+            self._seen = new[-1][0] if new else self._seen
+            probes = [probe for _, probe in new if probe.side is ProbeSide.SOURCE]
         self._pace = pace_after(probes, limit_s=limit_s, lowest=steps_below(throttle), pace=self._pace)
-        self._seen_s = probes[-1].at_s if probes else from_s
         return self._pace.down
 
     def _why(self, allowed: str, wanted: str) -> str:

@@ -4,7 +4,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from migrator.decide.removal_rate import RemovalRate, after_probe, names_per_s
-from migrator.domain.probe import ProbeSide
 from migrator.domain.units import several
 from migrator.ports.clock import Clock
 from migrator.ports.governing import ControlRecords
@@ -28,15 +27,14 @@ class RemovalBrake:
     max_latency_s: float | None
     say: Callable[[bool, str], None]
     _rate: RemovalRate = field(default_factory=RemovalRate)
-    _probed_s: dict[ProbeSide, float] = field(default_factory=dict)
-    _begun_s: float = field(init=False)
+    _probed: int = field(init=False)
     _looked_s: float = field(init=False)
     _read_s: float = field(init=False)
     _taken: int = 0
 
     def __post_init__(self) -> None:
         """Probes from before it say nothing about this purge."""
-        self._begun_s = self.clock.now_s()
+        self._probed = self.probes.last()
         self._looked_s = self._read_s = self.clock.monotonic_s()
 
     def names_per_s(self, names: int) -> int:
@@ -51,10 +49,9 @@ class RemovalBrake:
     def _look(self, now_s: float) -> None:
         limit_s = self._limit_s()
         before = names_per_s(self._rate, self.most)
+        self._read(now_s, limit_s)
         if limit_s is None:
             self._rate = RemovalRate()
-        else:
-            self._read(now_s, limit_s)
         now = names_per_s(self._rate, self.most)
         if now < before:
             self.say(True, f"no more than {several(now, 'name')} go per second: small operations take long for users")
@@ -66,14 +63,15 @@ class RemovalBrake:
         given = None if tuned is None else tuned.limits.max_latency_s
         return given or self.max_latency_s
 
-    def _read(self, now_s: float, limit_s: float) -> None:
+    def _read(self, now_s: float, limit_s: float | None) -> None:
+        """Those that were kept since the last look, by their numbers: a clock that was set back must not hide them. Without a
+        limit they are passed over: one that is tuned later is not held against what was then.
+        """
         removing = self._taken / max(now_s - self._read_s, LOOK_EVERY_S)
-        for side in ProbeSide:
-            for probe in self.probes.since(side, self._probed_s.get(side, self._begun_s)):
-                self._probed_s[side] = probe.at_s
-                # What goes is counted from one probe to the next.
-                self._taken, self._read_s = 0, now_s
-                if probe.latency_s is not None:
-                    self._rate = after_probe(
-                        self._rate, side, probe.latency_s, limit_s=limit_s, removing=removing, ceiling=self.most
-                    )
+        for number, probe in self.probes.after(self._probed):
+            # What goes is counted from one probe to the next.
+            self._probed, self._taken, self._read_s = number, 0, now_s
+            if limit_s is not None and probe.latency_s is not None:
+                self._rate = after_probe(
+                    self._rate, probe.side, probe.latency_s, limit_s=limit_s, removing=removing, ceiling=self.most
+                )

@@ -6,7 +6,7 @@ end, one that is raised at once.
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from migrator.decide.climbing import Flow
@@ -26,7 +26,6 @@ from migrator.decide.windows import LocalTime, opening, opens_at
 from migrator.domain.errors import MigratorError
 from migrator.domain.governing import Bound, Controls, Gate, GovernorRecord, HostLoad, Limits, StreamsBy
 from migrator.domain.plan import TransferCost
-from migrator.domain.probe import ProbeSide
 from migrator.domain.transfer import StreamCounters
 from migrator.domain.units import DAY_S
 from migrator.domain.windows import Window
@@ -38,6 +37,8 @@ LOG = logging.getLogger("migrator.governor")
 
 LOOK_EVERY_S = 2.0
 LOADS_EVERY_S = 30.0
+COST_EVERY_S = 300.0
+"""So often what streams cost is measured anew, for how large chunks may be."""
 _HALF = 0.5
 _BYTES_OF_A_FILE = 1_000_000
 """While nothing was measured: a file costs about what so many bytes do."""
@@ -47,8 +48,8 @@ _FELT = frozenset({Bound.LATENCY, Bound.LOAD})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Governing:
-    """The ports, and what was given at the start. `cost` is what a stream was measured to spend (None: not known yet), and
-    `in_words` names a time for people.
+    """The ports, and what was given at the start. `cost` is what a stream was measured to spend (None: not known yet); what it
+    is measured to spend since, `measured_cost` tells. `in_words` names a time for people.
     """
 
     controls: ControlRecords
@@ -59,6 +60,7 @@ class Governing:
     windows: Sequence[Window]
     local_time: LocalTime
     in_words: Callable[[float], str]
+    measured_cost: Callable[[], TransferCost | None]
     cost: TransferCost | None = None
     by: StreamsBy = StreamsBy.MEASURED
     settle_s: float = 60.0
@@ -84,8 +86,9 @@ class Governor:
     _grants: dict[int, tuple[str, int | None]] = field(default_factory=dict)
     _watchers: list[Callable[[], None]] = field(default_factory=list)
     _flowing: Mapping[str, int] = field(default_factory=dict)
-    _begun_s: float = 0.0
-    _probed_s: dict[ProbeSide, float] = field(default_factory=dict)
+    _probed: int = 0
+    _chunk_cost: TransferCost | None = None
+    _cost_s: float = 0.0
     _loads_s: float | None = None
 
     def __post_init__(self) -> None:
@@ -94,7 +97,8 @@ class Governor:
         self._settings = self._settings_now()
         self.state = first_state(self._settings, self.governing.by)
         self._decision = decide(self.state, self._settings, self._controls)
-        self._begun_s = self.clock.now_s()
+        self._probed = self.governing.probes.last()
+        self._chunk_cost, self._cost_s = self.governing.cost, self.clock.monotonic_s()
         self._keep()
 
     @property
@@ -112,16 +116,29 @@ class Governor:
         """The most streams that each host may have by the limits that hold now."""
         return self._settings.hosts
 
+    @property
+    def chunk_cost(self) -> TransferCost | None:
+        """What a stream is measured to spend now, for how long a chunk will take; None: not known yet."""
+        return self._chunk_cost
+
     async def watch(self) -> None:
         """Follow what changes, until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._again_and_again(self._look))
+            # By itself: a host that does not answer must not keep a pause, or the end of a window, from being seen.
+            group.create_task(self._again_and_again(self._read_loads))
+
+    async def _again_and_again(self, look: Callable[[], Awaitable[None]]) -> None:
         while True:
             await self.clock.sleep(LOOK_EVERY_S)
             try:
-                await self._read_loads()
-                self.look()
+                await look()
             except MigratorError as error:
                 # A ledger that is locked for long: what holds goes on to hold.
                 LOG.warning("the governor could not look: %s", error.message)
+
+    async def _look(self) -> None:
+        self.look()
 
     def look(self) -> None:
         """Read what people have set, and new probes, and decide anew."""
@@ -129,8 +146,8 @@ class Governor:
         before, self._settings = self._settings, self._settings_now()
         if before != self._settings:
             self.state = changed(self.state, before, self._settings)
-        if self._settings.limits.max_latency_s is not None:
-            self._read_probes()
+        self._read_probes()
+        self._measure_cost()
         self._decide()
 
     def flowed(self, moved: StreamCounters, interval_s: float) -> None:
@@ -204,12 +221,19 @@ class Governor:
         return settings_now(self.hosts, governing.limits, self._controls, now)
 
     def _read_probes(self) -> None:
-        """Those that are new; a side's come in the order in which they were begun, the other side's may come later."""
-        for side in ProbeSide:
-            for probe in self.governing.probes.since(side, self._probed_s.get(side, self._begun_s)):
-                self._probed_s[side] = probe.at_s
-                if probe.latency_s is not None:
-                    self.state = after_probe(self.state, side, probe.latency_s, self._settings)
+        """Those that were kept since the last look, by their numbers: a clock that was set back must not hide them."""
+        at_work = self._at_work()
+        for number, probe in self.governing.probes.after(self._probed):
+            self._probed = number
+            if probe.latency_s is not None:
+                self.state = after_probe(self.state, probe.side, probe.latency_s, self._settings, at_work=at_work)
+
+    def _measure_cost(self) -> None:
+        """Anew now and then: the first run begins with nothing, and a source is not always equally fast."""
+        now_s = self.clock.monotonic_s()
+        if now_s - self._cost_s >= COST_EVERY_S:
+            self._cost_s = now_s
+            self._chunk_cost = self.governing.measured_cost() or self._chunk_cost
 
     async def _read_loads(self) -> None:
         """Also without a limit: whoever looks for one wants to know them."""
@@ -223,8 +247,10 @@ class Governor:
         self._loads_s = now_s
         read = zip(hosts, await asyncio.gather(*map(self.governing.loads.of, hosts)), strict=True)
         loads = {host: load for host, load in read if load is not None}
+        at_work = self._at_work()
         for host, load in loads.items():
-            self.state = after_load(self.state, host, load, self._settings)
+            self.state = after_load(self.state, host, load, self._settings, at_work=at_work)
+        self._decide()
         at_s = self.clock.now_s()
         self.governing.records.keep_loads([HostLoad(host=host, at_s=at_s, load=load) for host, load in loads.items()])
 

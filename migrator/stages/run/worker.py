@@ -163,8 +163,7 @@ class Worker:
             return False
         share = governor.share_of(chunk.id)
         return (
-            expected_s(chunk.files, chunk.size_bytes, cost=governor.governing.cost, bwlimit_bytes_per_s=share)
-            > LONGEST_S
+            expected_s(chunk.files, chunk.size_bytes, cost=governor.chunk_cost, bwlimit_bytes_per_s=share) > LONGEST_S
         )
 
     async def _confirm(

@@ -198,6 +198,61 @@ def test_the_load_of_a_host_counts_there_alone() -> None:
     assert decide(state, now, NO_CONTROLS).hosts == {"gl1": 4, "gl2": 4, "watcher": 0}
 
 
+@dataclass
+class Lingering:
+    """A host whose chunks take long: streams that may not be any more go when their chunks end, and are felt until then."""
+
+    now: Settings
+    chunk_s: float
+    seen: list[int] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.random = random.Random(3)
+        self.state = first_state(self.now, StreamsBy.FIXED)
+        self.ends = [self.random.uniform(0.0, self.chunk_s) for _ in range(self.now.ceiling)]
+        self.load = 0.0
+
+    @property
+    def allowed(self) -> int:
+        return streams_on_hosts(self.state, self.now)["gl1"]
+
+    def minutes(self, count: int) -> "Lingering":
+        for at_s in range(0, count * 60, int(SAMPLE_S)):
+            self.ends = [end - SAMPLE_S for end in self.ends if end > SAMPLE_S]
+            while len(self.ends) < self.allowed:
+                self.ends.append(self.random.uniform(0.5, 1.0) * self.chunk_s)
+            at_work = len(self.ends)
+            self.load += (at_work - self.load) * SAMPLE_S / MINUTE_S
+            if at_s % 30 == 0:
+                self.state = after_load(self.state, "gl1", self.load, self.now, at_work={"gl1": at_work})
+            if at_s % 60 == 0:
+                self.state = after_probe(
+                    self.state, ProbeSide.SOURCE, 0.002 * at_work, self.now, at_work={"gl1": at_work}
+                )
+            self.seen.append(at_work)
+        return self
+
+
+@pytest.mark.parametrize("chunk_s", [30.0, 300.0, 600.0, 1200.0])
+@pytest.mark.parametrize("limits", [{"max_load": 12.0}, {"max_latency_s": 0.024}], ids=["load", "latency"])
+def test_streams_that_are_still_at_work_are_waited_for_before_more_are_taken_away(
+    chunk_s: float, limits: dict[str, float]
+) -> None:
+    """Twelve streams are good. What goes down further while chunks take their time to end goes down to nothing."""
+    machine = Lingering(now=settings(32, **limits), chunk_s=chunk_s).minutes(240)
+    assert min(machine.seen) >= 6
+    assert max(machine.seen[-360:]) <= 12
+
+
+def test_a_host_whose_streams_never_end_does_not_keep_the_brake_from_others() -> None:
+    now = settings_now({"gl1": 8, "gl2": 8}, Limits(max_latency_s=0.05), NO_CONTROLS, Opening(open=True))
+    state = first_state(now)
+    for _ in range(30):
+        allowed = streams_on_hosts(state, now)
+        state = after_probe(state, ProbeSide.SOURCE, 9.0, now, at_work={"gl1": 8, "gl2": allowed["gl2"]})
+    assert streams_on_hosts(state, now) == {"gl1": 1, "gl2": 1}
+
+
 def test_limits_that_are_tuned_away_brake_no_more() -> None:
     machine = Machine(
         curve=knee_at(100), now=settings(8, max_latency_s=0.05), latency_s=lambda _: 9.0, by=StreamsBy.FIXED
@@ -223,6 +278,8 @@ def test_what_is_tuned_takes_the_place_of_what_was_given_and_a_window_is_never_p
     free = settings_now(hosts, given_limits, tuned, Opening(open=True))
     assert (free.gate, free.hosts) == (Gate.OPEN, {"localhost": 9, "watcher": 0})
     assert free.limits == Limits(bwlimit_bytes_per_s=500, max_latency_s=0.05, max_load=4.0)
+    none = Controls(tuned=Tuned(limits=Limits(max_load=0.0), since_s=0.0, by="anna"))
+    assert settings_now(hosts, given_limits, none, Opening(open=True)).limits.max_load == 0.0
     windowed = settings_now(hosts, given_limits, tuned, Opening(open=True, jobs=2, bwlimit_bytes_per_s=100))
     assert (windowed.hosts, windowed.limits.bwlimit_bytes_per_s) == ({"localhost": 2, "watcher": 0}, 100)
     wide = settings_now(hosts, given_limits, NO_CONTROLS, Opening(open=True, jobs=99, bwlimit_bytes_per_s=9999))

@@ -23,9 +23,10 @@ class SteppingClock:
 
     def __init__(self) -> None:
         self.at_s = 1_000.0
+        self.set_by_s = 0.0
 
     def now_s(self) -> float:
-        return self.at_s
+        return self.at_s + self.set_by_s
 
     def monotonic_s(self) -> float:
         return self.at_s
@@ -70,7 +71,7 @@ class Purge:
         """So many probes, a minute apart, while names go as the pace lets them."""
         for _ in range(count):
             times = ProbeTimes(create_s=latency_s, write_s=9.0, sync_s=9.0, stat_s=0, unlink_s=0, readdir_s=0)
-            self.ledger.probes.add(Probe(side=ProbeSide.SOURCE, at_s=self.clock.at_s, times=times))
+            self.ledger.probes.add(Probe(side=ProbeSide.SOURCE, at_s=self.clock.now_s(), times=times))
             asyncio.run(self._go_on(self.clock.at_s + 60.0))
 
     async def _go_on(self, until_s: float) -> None:
@@ -111,6 +112,21 @@ def test_a_limit_that_is_tuned_meanwhile_counts(ledger: SqliteLedger) -> None:
     purge = Purge(ledger, max_latency_s=None)
     ledger.controls.tune(Limits(max_latency_s=LIMIT_S), by="somebody", at_s=purge.clock.at_s)
     purge.probe(2 * LIMIT_S, OVER_PROBES + 1)
+    assert purge.rate() < 0.8 * MOST
+
+
+def test_a_limit_that_is_tuned_is_not_held_against_what_was_before(ledger: SqliteLedger) -> None:
+    purge = Purge(ledger, max_latency_s=None)
+    purge.probe(2 * LIMIT_S, 4 * OVER_PROBES)
+    ledger.controls.tune(Limits(max_latency_s=LIMIT_S), by="somebody", at_s=purge.clock.at_s)
+    assert purge.rate() == pytest.approx(MOST, rel=0.05)
+
+
+def test_probes_count_also_when_a_clock_was_set_back(ledger: SqliteLedger) -> None:
+    purge = Purge(ledger)
+    purge.probe(2 * LIMIT_S, 1)
+    purge.clock.set_by_s = -3600.0
+    purge.probe(2 * LIMIT_S, OVER_PROBES - 1)
     assert purge.rate() < 0.8 * MOST
 
 

@@ -175,6 +175,13 @@ def test_a_new_process_goes_on_where_a_killed_one_was_and_puts_back_what_that_ha
     assert moving.volume.options == {THROTTLE_OPTION: "normal"}
 
 
+def test_probes_count_also_when_a_clock_was_set_back(ledger: SqliteLedger) -> None:
+    moving = Moving(ledger)
+    moving.minute(0.2)
+    moving.now_s -= HOUR_S / 2
+    assert [moving.minute(0.2) for _ in range(2)] == ["aggressive", "normal"]
+
+
 def test_what_somebody_else_has_set_since_stays(ledger: SqliteLedger) -> None:
     moving = Moving(ledger)
     moving.minute(0.01)
