@@ -45,7 +45,12 @@ _PROGRESS = (
     _spec("chunks", _G, "batch state", "Chunks of the newest pass over a batch"),
     _spec("attention_files", _G, "batch", "Files that could not be copied and need attention"),
     _spec("vanished_files", _G, "batch", "Listed files that their users removed before their turn came"),
-    _spec("copy_left_seconds", _G, "", "How long copying still takes by the first of the estimates of status"),
+    _spec(
+        "copy_left_seconds",
+        _G,
+        "",
+        "How long copying still takes by the first of the estimates of status; 0 when all is copied",
+    ),
     _spec(
         "batch_predicted_freeze_seconds", _G, "batch", "How long users of a batch would be frozen, as predicted last"
     ),

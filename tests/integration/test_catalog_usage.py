@@ -87,6 +87,16 @@ def tree_of(entry: Entry) -> bytes | None:
     return next((tree for tree in TREES if entry.path == tree or entry.path.startswith(tree + b"/")), None)
 
 
+@pytest.mark.parametrize("age_s", [60, -40 * DAY_S])
+def test_nothing_is_younger_than_now(queries_of: Opener, age_s: int) -> None:
+    # It is half past three in the morning; days are told by their middle.
+    file = invented(b"home/alice/f", EntryType.FILE, mtime_ns=(NOW_S - age_s) * NS_PER_S)
+    usages = queries_of([directory(b"home/alice"), file], [b"home/alice"]).usages(
+        now_s=float(NOW_S), tiny_below_bytes=4096
+    )
+    assert [found.median_age_s for found in usages.trees] == [0.0]
+
+
 @pytest.mark.parametrize("seed", [1, 2])
 def test_usage_is_that_of_a_plain_count(queries_of: Opener, seed: int) -> None:
     entries = odd_entries(seed)

@@ -84,7 +84,8 @@ class UsageQueries:
             _tally(tallies, row)
         for tree, day in self._all(usage_sql.MEDIAN_DAY):
             if tree in tallies:
-                tallies[_path_or_none(tree)].median_age_s = now_s - (_int(day) + 0.5) * DAY_S
+                # The middle of the day of now, and what is dated in the future, is not younger than nothing.
+                tallies[_path_or_none(tree)].median_age_s = max(now_s - (_int(day) + 0.5) * DAY_S, 0.0)
         for tree, path in self._all(usage_sql.LARGEST):
             if tree in tallies:
                 tallies[_path_or_none(tree)].largest_path = _bytes(path)
