@@ -123,7 +123,4 @@ def verb(function: Callable[..., ExitCode]) -> Callable[..., None]:
 
 def open_site(invocation: Invocation) -> Site:
     """The site that site.toml describes. Raises UsageError with every mistake in it."""
-    site = load_site(invocation.site_file)
-    if site.without_effect and not invocation.as_json:
-        click.echo(f"migrator: without effect in this version: {', '.join(site.without_effect)}", err=True)
-    return site
+    return load_site(invocation.site_file)

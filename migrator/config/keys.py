@@ -53,7 +53,7 @@ FORM_MEANINGS: dict[Form, str] = {
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Key:
     """One key. `field` is the name in the section's dataclass; `default` is written as in TOML, empty where there is
-    none; `minimum` and `maximum` hold for the parsed value; `effective` is False where this version does not act on it.
+    none; `minimum` and `maximum` hold for the parsed value.
     """
 
     name: str
@@ -65,7 +65,6 @@ class Key:
     choices: tuple[str, ...] = ()
     minimum: float | None = None
     maximum: float | None = None
-    effective: bool = True
     sample: str = ""
 
 

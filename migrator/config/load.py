@@ -92,7 +92,6 @@ def parse_site(text: str, file: Path) -> Site:
         drain=DrainSection(**sections["drain"]),
         capacity=CapacitySection(**sections["capacity"]),
         governor=GovernorSection(**sections["governor"]),
-        without_effect=tuple(reading.without_effect),
     )
 
 
@@ -109,7 +108,6 @@ class _Reading:
     directory: Path
     lines: Mapping[Name, int]
     mistakes: list[_Mistake] = field(default_factory=list)
-    without_effect: list[str] = field(default_factory=list)
 
     def mistake(self, name: Name, message: str) -> None:
         self.mistakes.append(_Mistake(line=line_of(self.lines, name) or 0, message=message))
@@ -213,9 +211,6 @@ class _Reading:
             except UsageError as error:
                 hint = f" ({error.hint})" if error.hint else ""
                 self.mistake((*where, name), f"{_shown(where)} {name}: {error.message}{hint}")
-                continue
-            if not key.effective:
-                self.without_effect.append(f"{_shown(where)} {name}")
         # A key that is only mistyped is one mistake, not two.
         mistyped = {nearest(name, known) for name in table if name not in known}
         for key in section.keys:

@@ -88,14 +88,10 @@ def render_reference() -> str:
 def _row(key: Key) -> str:
     form = " ".join([str(key.form), ", ".join(f"`{choice}`" for choice in key.choices)]).strip()
     default = "required" if key.required else f"`{key.default}`" if key.default else "none"
-    text = key.description + _later(key)
+    text = key.description
     if key.sample:
         text += f" Example: `{key.sample}`."
     return f"| `{key.name}` | {_cell(form)} | {_cell(default)} | {_cell(text)} |"
-
-
-def _later(key: Key) -> str:
-    return "" if key.effective else " Checked, but without effect in this version."
 
 
 def _cell(text: str) -> str:
@@ -103,16 +99,14 @@ def _cell(text: str) -> str:
 
 
 def _section(section: Section, given: Mapping[tuple[str, str], object]) -> Iterable[str]:
-    # A section whose keys all have defaults stands there as a comment altogether where none of them does anything yet, and
-    # so does one that there may be several of: it would name a host or a user that does not exist.
-    silent = section.per_name or (not section.required and not any(key.effective for key in section.keys))
-    mark = "# " if silent else ""
+    # One that there may be several of stands there as a comment: it would name a host or a user that does not exist.
+    mark = "# " if section.per_name else ""
     header = f'[{section.name}."NAME"]' if section.per_name else f"[{section.name}]"
     yield from _comment(section.description)
     yield f"{mark}{header}"
     for key in section.keys:
         choices = f" One of: {', '.join(key.choices)}." if key.choices else ""
-        yield from _comment(key.description + choices + _later(key))
+        yield from _comment(key.description + choices)
         value = given.get((section.name, key.name))
         if value is not None:
             yield f"{key.name} = {_toml(value)}"

@@ -264,10 +264,7 @@ class GovernorSection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Site:
-    """One migration, as site.toml describes it.
-
-    `without_effect` names the keys that site.toml sets and this version checks, but does not act on yet.
-    """
+    """One migration, as site.toml describes it."""
 
     file: Path
     site: SiteSection
@@ -284,7 +281,6 @@ class Site:
     drain: DrainSection = field(default_factory=DrainSection)
     capacity: CapacitySection = field(default_factory=CapacitySection)
     governor: GovernorSection = field(default_factory=GovernorSection)
-    without_effect: tuple[str, ...] = ()
 
     @property
     def ledger_file(self) -> Path:

@@ -239,14 +239,6 @@ def check_clock(now_s: float, last_event_s: float | None) -> Finding:
     return ok("clock", "set")
 
 
-def check_unused_keys(keys: Iterable[str]) -> list[Finding]:
-    """Keys of site.toml that this version checks, but does not act on."""
-    return [
-        warning("site.toml", f"{key} has no effect in this version", "do not count on it; leave it, or take it out")
-        for key in keys
-    ]
-
-
 def _with_limits_of(probed: TargetCapabilities) -> TargetCapabilities:
     """A local file system that keeps everything, with the probed limits where they are no less than XFS's: those bind
     files on the source too, or next to none.

@@ -7,7 +7,7 @@ from pathlib import Path
 from migrator.config.site import Site
 from migrator.decide.freezing import check_freeze_hooks
 from migrator.decide.hooks import check_hooks
-from migrator.decide.site_checks import check_clock, check_state_directory, check_unused_keys
+from migrator.decide.site_checks import check_clock, check_state_directory
 from migrator.decide.texts import check_texts
 from migrator.decide.tool_checks import (
     check_confinement,
@@ -32,7 +32,7 @@ _DRIVERS = ("fpsync", "parsyncfp2")
 
 async def examine_machine(world: DoctorWorld) -> list[Finding]:
     """The programs of this machine, site.toml with what it names, the state directory, and the clock."""
-    findings = [*await _tools(world), *check_unused_keys(world.site.without_effect), *_users_map(world.site)]
+    findings = [*await _tools(world), *_users_map(world.site)]
     findings += _state_directory(world)
     findings += await _hooks(world)
     findings += await _texts(world)

@@ -47,7 +47,6 @@ def test_the_least_that_is_needed() -> None:
     assert site.site.plans_dir == Path("/etc/migrator/plans")
     assert site.site.hooks_dir == Path("/etc/migrator/hooks")
     assert site.source.via == "auto"
-    assert site.without_effect == ()
 
 
 def test_everything_that_can_be_said() -> None:
@@ -138,7 +137,6 @@ max_load = 16
     assert site.transfer.max_delta_passes == 3
     assert site.verify.sample == 0.05
     assert site.governor.max_latency_s == 0.02
-    assert site.without_effect == ()
 
 
 def test_windows_may_be_tables_with_limits_of_their_own_and_texts_beside_them() -> None:

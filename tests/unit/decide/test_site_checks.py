@@ -14,7 +14,6 @@ from migrator.decide.site_checks import (
     check_state_directory,
     check_strange_files,
     check_target_room,
-    check_unused_keys,
 )
 from migrator.domain.brick import Brick, SourceHealth, VolumeState
 from migrator.domain.finding import Finding, FindingStatus, failure, ok, warning, worst
@@ -155,13 +154,6 @@ def test_the_clock() -> None:
     assert check_clock(1_800_000_000, 1_800_000_030).status is FindingStatus.OK
     assert check_clock(1_800_000_000, 1_800_003_600).status is FindingStatus.FAILURE
     assert check_clock(86_400, None).status is FindingStatus.FAILURE
-
-
-def test_keys_without_effect_are_told() -> None:
-    assert [finding.message for finding in check_unused_keys(["[transfer] windows"])] == [
-        "[transfer] windows has no effect in this version"
-    ]
-    assert check_unused_keys([]) == []
 
 
 def test_the_worst_finding_counts() -> None:
