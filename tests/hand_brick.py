@@ -1,6 +1,5 @@
 """Bricks made by hand: any tree with Gluster's attributes put on it, and what a walk of it has to say, found otherwise."""
 
-import hashlib
 import os
 import stat
 import struct
@@ -158,6 +157,3 @@ def _opened(name: bytes, above: int | None) -> Iterator[int]:
         os.close(fd)
 
 
-def digest_of(rows: dict[bytes, dict[str, Any]]) -> str:
-    """One word for all rows, to compare big results."""
-    return hashlib.sha256(repr(sorted(rows.items())).encode()).hexdigest()
