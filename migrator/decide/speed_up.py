@@ -15,8 +15,10 @@ from migrator.domain.speed_up import (
 )
 from migrator.domain.units import several
 
-_UNITS = {TreeTest.LIST: "lines/s", TreeTest.READ: "bytes/s"}
+_UNITS = {TreeTest.LIST: "lines/s", TreeTest.USAGE: "lines/s", TreeTest.READ: "bytes/s"}
 SECONDS = "s"
+_SAME_SHARE = 0.02
+"""Trees whose listings have as many lines, but for this share, are compared by time."""
 
 
 def speed_ups(measurements: Sequence[TreeMeasurement]) -> tuple[SpeedUp, ...]:
@@ -24,12 +26,14 @@ def speed_ups(measurements: Sequence[TreeMeasurement]) -> tuple[SpeedUp, ...]:
 
     The first round finds in memory what others have left there: on the target the verification, on the source whoever worked
     there. So it counts only where a side has no other. Times are compared where both sides came to their end, and else what was done
-    per second, in the same order on both; a `du` that did not end says nothing.
+    per second, in the same order on both; a `du` that did not end says nothing. Where the two listings show that the trees have
+    become different ones (what was archived or skipped is not on the target, and users go on), both are compared by lines per second.
     """
     found = []
+    lines = _lines_that_differ(measurements)
     for test in TreeTest:
         before, after = (_counted(measurements, side, test) for side in (Side.SOURCE, Side.TARGET))
-        if before and after and (one := _speed_up(test, before, after)) is not None:
+        if before and after and (one := _speed_up(test, before, after, lines)) is not None:
             found.append(one)
     return tuple(found)
 
@@ -110,13 +114,35 @@ def _counted(measurements: Sequence[TreeMeasurement], side: Side, test: TreeTest
     return [one for one in made if one.run > 1] or made
 
 
-def _speed_up(test: TreeTest, before: Sequence[TreeMeasurement], after: Sequence[TreeMeasurement]) -> SpeedUp | None:
-    by_time = test is not TreeTest.READ and all(one.complete for one in (*before, *after))
+def _lines_that_differ(measurements: Sequence[TreeMeasurement]) -> tuple[float, float] | None:
+    """How many lines `ls` writes of the tree before and after, where that is known and another tree by it; None otherwise."""
+    whole = [
+        [one.amount for one in _counted(measurements, side, TreeTest.LIST) if one.complete]
+        for side in (Side.SOURCE, Side.TARGET)
+    ]
+    if not all(whole):
+        return None
+    before, after = (series(lines).mean for lines in whole)
+    return (before, after) if abs(after - before) > _SAME_SHARE * max(before, after) else None
+
+
+def _speed_up(
+    test: TreeTest,
+    before: Sequence[TreeMeasurement],
+    after: Sequence[TreeMeasurement],
+    lines: tuple[float, float] | None,
+) -> SpeedUp | None:
+    whole = test is not TreeTest.READ and all(one.complete for one in (*before, *after))
+    by_time = whole and lines is None
     if by_time:
         ones, twos = [one.seconds for one in before], [one.seconds for one in after]
         factor = unpaired_factor(twos, ones)
     elif test is TreeTest.USAGE:
-        return None
+        if not whole or lines is None:
+            return None
+        # It counts nothing itself: the same tree was listed beside it.
+        ones, twos = ([many / one.seconds for one in side] for side, many in zip((before, after), lines, strict=True))
+        factor = unpaired_factor(ones, twos)
     else:
         ones, twos = ([one.amount / one.seconds for one in side] for side in (before, after))
         factor = unpaired_factor(ones, twos)

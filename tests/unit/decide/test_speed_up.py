@@ -84,10 +84,39 @@ def test_what_did_not_end_is_compared_by_what_it_did_and_du_not_at_all() -> None
     (found,) = speed_ups(cut)
     assert (found.test, found.verdict, found.unit) == (TreeTest.LIST, Verdict.SINGLE, "lines/s")
     assert (found.before, found.after) == (50.0, 450.0)
-    # Both listings in full: by time, however many lines they have become.
-    (whole,) = speed_ups([*made(Side.SOURCE, [20.0]), *made(Side.TARGET, [10.0], amount=7)])
-    assert whole.unit == "s"
-    assert whole.factor == pytest.approx(2.0)
+
+
+def test_a_tree_of_which_less_was_moved_is_not_faster_for_that() -> None:
+    """What was archived or skipped is not listed on the target, and half of the entries take half of the time."""
+    rounds = [9.0, 4.0, 4.1, 3.9]
+    halves = [each / 2 for each in rounds]
+    reaped = [
+        *made(Side.SOURCE, rounds, amount=10_000),
+        *made(Side.TARGET, halves, amount=5_000),
+        *made(Side.SOURCE, rounds, test=TreeTest.USAGE, amount=0),
+        *made(Side.TARGET, halves, test=TreeTest.USAGE, amount=0),
+    ]
+    listed, used = speed_ups(reaped)
+    for found in (listed, used):
+        assert (found.verdict, found.unit) == (Verdict.NO_DIFFERENCE, "lines/s")
+        assert found.factor == pytest.approx(1.0)
+        assert found.before == pytest.approx(2500.0, rel=0.01)
+
+
+def test_a_user_who_has_made_a_few_files_meanwhile_is_compared_by_time() -> None:
+    (found,) = speed_ups([*made(Side.SOURCE, [20.0], amount=1000), *made(Side.TARGET, [10.0], amount=1010)])
+    assert (found.unit, found.factor) == ("s", pytest.approx(2.0))
+
+
+def test_a_du_is_compared_by_time_where_nothing_says_that_the_trees_differ() -> None:
+    cut = [
+        *made(Side.SOURCE, [20.0], amount=1000, complete=False),
+        *made(Side.TARGET, [10.0], amount=5000),
+        *made(Side.SOURCE, [8.0], test=TreeTest.USAGE, amount=0),
+        *made(Side.TARGET, [4.0], test=TreeTest.USAGE, amount=0),
+    ]
+    _, used = speed_ups(cut)
+    assert (used.unit, used.factor) == ("s", pytest.approx(2.0))
 
 
 def test_reading_is_compared_by_bytes_per_second() -> None:
