@@ -1,6 +1,5 @@
 """What a preflight check found."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -11,9 +10,6 @@ class FindingStatus(StrEnum):
     OK = "ok"
     WARNING = "warning"
     FAILURE = "failure"
-
-
-_ORDER = (FindingStatus.OK, FindingStatus.WARNING, FindingStatus.FAILURE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,8 +35,3 @@ def warning(check: str, message: str, fix: str) -> Finding:
 def failure(check: str, message: str, fix: str) -> Finding:
     """A check that found something to mend before beginning."""
     return Finding(check=check, status=FindingStatus.FAILURE, message=message, fix=fix)
-
-
-def worst(findings: Iterable[Finding]) -> FindingStatus:
-    """The worst status of all; OK where there are none."""
-    return max((finding.status for finding in findings), key=_ORDER.index, default=FindingStatus.OK)

@@ -16,7 +16,7 @@ from migrator.decide.site_checks import (
     check_target_room,
 )
 from migrator.domain.brick import Brick, SourceHealth, VolumeState
-from migrator.domain.finding import Finding, FindingStatus, failure, ok, warning, worst
+from migrator.domain.finding import Finding, FindingStatus
 from migrator.domain.scan import StrangeFiles
 from migrator.domain.site import Capacity, MountIdentity, TargetCapabilities
 from migrator.domain.units import GIB
@@ -154,12 +154,6 @@ def test_the_clock() -> None:
     assert check_clock(1_800_000_000, 1_800_000_030).status is FindingStatus.OK
     assert check_clock(1_800_000_000, 1_800_003_600).status is FindingStatus.FAILURE
     assert check_clock(86_400, None).status is FindingStatus.FAILURE
-
-
-def test_the_worst_finding_counts() -> None:
-    assert worst([]) is FindingStatus.OK
-    assert worst([ok("a", "b"), failure("a", "b", "c"), warning("a", "b", "c")]) is FindingStatus.FAILURE
-    assert worst([warning("a", "b", "c"), ok("a", "b")]) is FindingStatus.WARNING
 
 
 @pytest.mark.parametrize("moved", [False, True])
