@@ -78,7 +78,7 @@ def main(argv: list[str]) -> int:
         return 1
     figures: dict[str, dict[str, float]] = {}
     with tempfile.TemporaryDirectory(prefix="migrator-bench-") as scratch:
-        python = Path(scratch) / "walker.pyz"
+        python = Path(scratch) / "walker.py"
         python.write_bytes(walker_program())
         walkers = {"python": [sys.executable, "-I", str(python)]}
         native = native_program()

@@ -1,4 +1,4 @@
-"""Modules of this program as one Python source, for a host where nothing of it is installed."""
+"""Modules of this program as one Python source, and a call of it, for a host where nothing of the program is installed."""
 
 from collections.abc import Sequence
 from importlib import resources
@@ -13,14 +13,19 @@ for name, source in MODULES:
     sys.modules[module.__name__] = module
     setattr(sys.modules[PACKAGE], name, module)
     exec(compile(source, name + ".py", "exec"), module.__dict__)
-module.main(*ARGUMENTS)
+raise SystemExit(module.main(*ARGUMENTS))
 """
 
 
 def far_source(package: str, modules: Sequence[str], *arguments: object) -> bytes:
-    """One source in ASCII, which calls `main` of the last module with these literals. The modules are loaded in the order given:
-    each imports only earlier ones and the standard library.
+    """One source in ASCII, which calls `main` of the last module with these literals and ends with what that returns. The
+    modules are loaded in the order given: each imports only earlier ones and the standard library of Python 3.9.
     """
     files = resources.files(package)
     sources = [(name, (files / f"{name}.py").read_text(encoding="utf-8")) for name in modules]
     return f"PACKAGE = {package!r}\nMODULES = {sources!a}\nARGUMENTS = {arguments!a}\n{_LOADER}".encode("ascii")
+
+
+def far_argv(python: bytes, source: bytes, *words: bytes) -> tuple[bytes, ...]:
+    """An interpreter that runs this source with these words, and loads nothing else that is installed or set for somebody there."""
+    return (python, b"-I", b"-S", b"-c", source, *words)

@@ -1,6 +1,5 @@
 """Who has something of a tree open on this machine: real processes, found by what /proc says of them."""
 
-import ast
 import asyncio
 import json
 import os
@@ -352,10 +351,3 @@ def test_other_machines_have_a_network_file_system_open_too(source: Path) -> Non
     filesystem.close()
     assert only(writers, pid).writable
     assert "nfs4: what other machines have open there is not known" in writers.unseen[-1]
-
-
-def test_the_script_is_ascii_and_old_pythons_take_it() -> None:
-    ast.parse(asking.script().decode("ascii"))
-    for name in ("far_mounts", "far_trees", "far_search"):
-        text = (Path(asking.__file__).parent / f"{name}.py").read_text()
-        ast.parse(text, feature_version=(3, 9))

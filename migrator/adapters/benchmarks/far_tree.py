@@ -192,7 +192,3 @@ def _say(answer: dict[str, Any]) -> None:
 
 def _bytes(text: str) -> bytes:
     return text.encode("latin-1")
-
-
-if __name__ == "__main__":
-    main()

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from migrator.adapters.benchmarks.reports import read_report
-from migrator.adapters.far_source import far_source
+from migrator.adapters.far_source import far_argv, far_source
 from migrator.domain.benchmark import BENCH_NAME, Background, Lane, Program, Step
 from migrator.domain.errors import ToolFailed
 from migrator.domain.paths import show
@@ -29,6 +29,7 @@ _Answer = TypeVar("_Answer")
 
 
 class _Look(msgspec.Struct, frozen=True):
+    device: int
     filesystem: str
     free_bytes: int
     free_inodes: int | None
@@ -83,6 +84,7 @@ class HostWorkloads:
         question = {"do": "look", "root": _text(root), "own": _text(BENCH_NAME), "programs": sorted(programs)}
         seen = await self._ask(host, question, _Look)
         return RootSeen(
+            device=seen.device,
             filesystem=seen.filesystem,
             free_bytes=seen.free_bytes,
             free_inodes=seen.free_inodes,
@@ -101,7 +103,8 @@ class HostWorkloads:
 
     async def background(self, host: str, span_s: float) -> Background:
         """As the port says."""
-        seen = await self._ask(host, {"do": "background", "span_s": span_s}, _Background)
+        question = {"do": "background", "span_s": span_s}
+        seen = await self._ask(host, question, _Background, timeout_s=span_s + _ASK_TIMEOUT_S)
         return Background(
             host=host,
             span_s=seen.span_s,
@@ -157,7 +160,7 @@ class HostWorkloads:
     ) -> _Answer:
         host = await self._hosts.reach(name)
         command = Command(
-            argv=((await host.identity()).python, b"-I", b"-S", b"-c", script()),
+            argv=far_argv((await host.identity()).python, script()),
             stdin=json.dumps({**question, "dies_with": await _parent(host)}).encode(),
             token=token,
             timeout_s=timeout_s,

@@ -5,11 +5,11 @@ import os
 import sys
 from collections.abc import Callable
 from functools import cache
-from importlib import resources
 from pathlib import Path
 
 import msgspec
 
+from migrator.adapters.far_source import far_argv, far_source
 from migrator.domain.capacity import Side
 from migrator.domain.errors import ToolFailed
 from migrator.domain.paths import show
@@ -64,7 +64,7 @@ class ConfinedTreeTiming:
             "file_bytes": FILE_BYTES,
         }
         command = Command(
-            argv=(os.fsencode(self._python), b"-I", b"-S", b"-c", _script()),
+            argv=far_argv(os.fsencode(self._python), _script()),
             stdin=json.dumps(question).encode(),
             timeout_s=visit.limit_s + _SPARE_S,
             token=visit.token,
@@ -129,7 +129,7 @@ class _Reader:
 
 @cache
 def _script() -> bytes:
-    return (resources.files(__package__) / "far_tree.py").read_bytes()
+    return far_source(__package__, ("far_tree",))
 
 
 def _python() -> str:

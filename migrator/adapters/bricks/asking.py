@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from migrator.adapters.far_source import far_source
+from migrator.adapters.far_source import far_argv, far_source
 from migrator.domain.brick import Brick
 from migrator.domain.paths import show
 from migrator.domain.transfer import ProcessIdentity
@@ -16,17 +16,23 @@ _SAID_BYTES = 300
 
 
 async def ask_brick(
-    hosts: Hosts, brick: Brick, module: str, question: Mapping[str, Any], *, volume_id: str, take: OnOutput
+    hosts: Hosts,
+    brick: Brick,
+    modules: tuple[str, ...],
+    question: Mapping[str, Any],
+    *,
+    volume_id: str,
+    take: OnOutput,
 ) -> str | None:
-    """Have a script (`far_...`) answer a question about a brick of a volume; its output is taken as it comes. Returns why it failed,
-    None where it came to its end. Raises MigratorError where the host cannot be reached.
+    """Have a script answer a question about a brick of a volume: these `modules`, each of which imports only earlier ones and
+    `far_brick`. Its output is taken as it comes. Returns why it failed, None where it came to its end. Raises MigratorError where the host cannot be reached.
     """
     host = await hosts.reach(brick.host)
     python = (await host.identity()).python
     asked = {**question, "root": brick.path.decode("latin-1"), "volume_id": volume_id}
     stderr: list[bytes] = []
     completed = await host.processes.stream(
-        Command(argv=(python, b"-I", b"-S", b"-c", _script(module)), stdin=json.dumps(asked).encode(), timeout_s=None),
+        Command(argv=far_argv(python, _script(modules)), stdin=json.dumps(asked).encode(), timeout_s=None),
         on_start=_nobody_asks,
         on_stdout=take,
         on_stderr=stderr.append,
@@ -37,8 +43,8 @@ async def ask_brick(
 
 
 @cache
-def _script(module: str) -> bytes:
-    return far_source(__package__, ("far_brick", module))
+def _script(modules: tuple[str, ...]) -> bytes:
+    return far_source(__package__, ("far_brick", *modules))
 
 
 def _nobody_asks(_: ProcessIdentity) -> None:

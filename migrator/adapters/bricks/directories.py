@@ -28,7 +28,7 @@ class HostDirectories:
         """Every directory of a brick, or these, as the port says."""
         question = {} if only is None else {"only": [path.decode("latin-1") for path in only]}
         lines = _Lines(brick.name, take)
-        said = await ask_brick(self._hosts, brick, "far_directories", question, volume_id=volume_id, take=lines.take)
+        said = await ask_brick(self._hosts, brick, ("far_directories",), question, volume_id=volume_id, take=lines.take)
         if said is not None or lines.unseen is None:
             raise ToolFailed(f"the directories of {brick.name} cannot be seen: {said or 'the answer has no end'}")
         return lines.unseen

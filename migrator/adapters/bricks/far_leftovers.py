@@ -7,14 +7,12 @@ directory is reached from the brick's root by descriptor, and no symlink is foll
 from __future__ import annotations
 
 import errno
-import fcntl
 import hashlib
 import json
 import os
 import re
 import signal
 import stat
-import struct
 import sys
 from typing import Any
 
@@ -28,13 +26,9 @@ from migrator.adapters.bricks.far_brick import (
     own_times,
     place_of,
 )
+from migrator.adapters.bricks.far_open import OpenFiles, is_held, leases_tell
 
 _PIECE_BYTES = 1 << 20
-_LOOP_GET_STATUS64 = 0x4C05
-_LOOP_STATUS_BYTES = 232
-"""linux/loop.h: device (as the kernel packs it) and inode of the file come first."""
-
-_GONE = (errno.ENOENT, errno.ESRCH)
 _LINKTO = b"trusted.glusterfs.dht.linkto"
 _MIGRATING = stat.S_ISGID | stat.S_ISVTX
 _AFR = b"trusted.afr."
@@ -52,9 +46,6 @@ _INTERNAL = (
 )
 _PROBE = re.compile(rb"\.migrator-probe/(?:(?:probe|entry)-[0-9]{2}|complete)")
 """Files of this program's probes: nobody's data, and other ones every minute."""
-
-_LEASES_TELL_SINCE = (5, 4)
-"""Linux: before, a second name of a file in the cache spoke against a lease as an open descriptor does."""
 
 _ACLS = (b"system.posix_acl_access", b"system.posix_acl_default")
 
@@ -77,14 +68,10 @@ class Look:
     def __init__(self, question: dict[str, Any]) -> None:
         self._root = open_root(question["root"].encode("latin-1"), question["volume_id"])
         self._digests = question["digests"]
-        self._device = os.fstat(self._root).st_dev
         self._found: dict[int, dict[str, Any]] = {}
-        self._open: set[tuple[int, int]] = set()
-        self._elsewhere: dict[bytes, frozenset[bytes]] = {}
-        self._leases = _kernel() >= _LEASES_TELL_SINCE
+        self._leases = leases_tell()
         self._blamed: list[str] = []
-        self.unseen: list[str] = []
-        self.open_unknown: list[str] = []
+        self._unseen: list[str] = []
 
     def run(self) -> dict[str, Any]:
         """The answer."""
@@ -94,20 +81,21 @@ class Look:
             try:
                 waiting += self._list(path)
             except OSError as error:
-                self._unseen(path, error)
+                self._miss(path, error)
+        open_unknown: list[str] = []
         if self._found:
-            self._find_open()
+            opened = OpenFiles(os.fstat(self._root).st_dev)
+            opened.find()
             held = [self._held(one) for one in self._found.values()]
             for one, told in zip(self._found.values(), held):
-                seen = (self._device, one["inode"]) in self._open
-                one["open"] = seen or (bool(self.open_unknown) if told is None else told)
-            if None not in held:
-                self.open_unknown.clear()
+                one["open"] = one["inode"] in opened.inodes or (bool(opened.unknown) if told is None else told)
+            if None in held:
+                open_unknown = opened.unknown
         found = sorted(self._found.values(), key=lambda one: str(min(one["names"])))
-        return {"found": found, "unseen": self.unseen[:100], "open_unknown": self.open_unknown[:20]}
+        return {"found": found, "unseen": self._unseen[:100], "open_unknown": open_unknown[:20]}
 
-    def _unseen(self, path: bytes, error: OSError) -> None:
-        self.unseen.append(f"{path.decode('utf-8', 'backslashreplace')}: {error.strerror}")
+    def _miss(self, path: bytes, error: OSError) -> None:
+        self._unseen.append(f"{path.decode('utf-8', 'backslashreplace')}: {error.strerror}")
 
     def _list(self, path: bytes) -> list[bytes]:
         with listed(self._root, path) as directory:
@@ -123,7 +111,7 @@ class Look:
                     else:
                         self._take(directory, name, full, facts)
                 except OSError as error:
-                    self._unseen(full, error)
+                    self._miss(full, error)
             return inner
 
     def _take(self, directory: int, name: bytes, path: bytes, facts: os.stat_result) -> None:
@@ -215,12 +203,8 @@ class Look:
             os.close(fd)
         return digest.hexdigest()
 
-    # What is open.
-
     def _held(self, one: dict[str, Any]) -> bool | None:
-        """Whether anybody at all has a regular file open, as the kernel counts for a lease: also who got his descriptor or his map
-        from outside his container. None where it does not tell.
-        """
+        """Whether anybody has it open; None where the kernel does not tell."""
         if not self._leases or not stat.S_ISREG(one["kind"]):
             return None
         above, _, name = one["names"][0].encode("latin-1").rpartition(b"/")
@@ -236,104 +220,9 @@ class Look:
         except OSError:
             return None
         try:
-            # Whoever opens it in this moment waits until it is given back.
-            fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_WRLCK)
-            fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_UNLCK)
-        except OSError as error:
-            return True if error.errno == errno.EAGAIN else None
+            return is_held(fd)
         finally:
             os.close(fd)
-        return False
-
-    def _find_open(self) -> None:
-        wanted = {(self._device, inode) for inode in self._found}
-        own = os.getpid()
-        for name in os.listdir("/proc"):
-            if name.isdigit() and int(name) != own:
-                try:
-                    self._look_at_process(b"/proc/" + name.encode())
-                except OSError as error:
-                    if error.errno not in _GONE and self._sees_the_brick(b"/proc/" + name.encode()):
-                        self.open_unknown.append(f"process {name}: {error.strerror}")
-        try:
-            for device in os.listdir("/sys/block"):
-                if os.path.exists(f"/sys/block/{device}/loop"):  # only while it has a file
-                    self._look_at_loop_device(f"/dev/{device}")
-        except OSError as error:
-            self.open_unknown.append(f"loop devices: {error.strerror}")
-        self._open &= wanted
-
-    def _look_at_loop_device(self, path: str) -> None:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            status = fcntl.ioctl(fd, _LOOP_GET_STATUS64, bytes(_LOOP_STATUS_BYTES))
-        except OSError as error:
-            if error.errno == errno.ENXIO:
-                return
-            raise
-        finally:
-            os.close(fd)
-        encoded, inode = struct.unpack_from("=QQ", status)
-        self._open.add((os.makedev((encoded >> 8) & 0xFFF, (encoded & 0xFF) | ((encoded >> 12) & 0xFFF00)), inode))
-
-    def _look_at_process(self, base: bytes) -> None:
-        for task in self._tasks(base):
-            elsewhere = self._mounted_elsewhere(task)
-            for name in map(os.fsencode, os.listdir(task + b"/fd")):
-                try:
-                    if _mount_of(task + b"/fdinfo/" + name) in elsewhere:
-                        continue
-                    facts = os.stat(task + b"/fd/" + name)
-                except OSError as error:
-                    if error.errno in _GONE:
-                        continue
-                    raise
-                self._open.add((facts.st_dev, facts.st_ino))
-        with open(base + b"/maps", "rb") as maps:
-            for line in maps:
-                words = line.split(None, 5)
-                major, _, minor = words[3].partition(b":")
-                device = os.makedev(int(major, 16), int(minor, 16))
-                if device == self._device:
-                    self._open.add((device, int(words[4])))
-
-    def _sees_the_brick(self, base: bytes) -> bool:
-        """Whether a process that cannot be looked at may have opened anything here: where the brick's file system is not
-        mounted in its namespace, it has no way to. Everybody may read that (proc(5)), not so its descriptors.
-        """
-        try:
-            with open(base + b"/mountinfo", "rb") as table:
-                return any(_device_of(line) == self._device for line in table)
-        except OSError as error:
-            return error.errno not in _GONE
-
-    def _mounted_elsewhere(self, task: bytes) -> frozenset[bytes]:
-        """The mounts of a process's namespace that are none of the brick's file system: what does not answer there must not
-        hold up the look.
-        """
-        namespace = os.readlink(task + b"/ns/mnt")  # noqa: PTH115 (the path is bytes)
-        if namespace not in self._elsewhere:
-            found = set()
-            with open(task + b"/mountinfo", "rb") as table:
-                for line in table:
-                    if _device_of(line) != self._device:
-                        found.add(line.split(b" ", 1)[0])
-            self._elsewhere[namespace] = frozenset(found)
-        return self._elsewhere[namespace]
-
-    def _tasks(self, base: bytes) -> list[bytes]:
-        """Its threads where their tables of descriptors may differ: the first one has ended."""
-        with open(base + b"/stat", "rb") as file:
-            ended = file.read().rpartition(b") ")[2][:1] in (b"Z", b"X")
-        if not ended:
-            return [base]
-        found = [b"%s/task/%s" % (base, os.fsencode(one)) for one in os.listdir(base + b"/task")]
-        return found if len(found) > 1 else []
-
-
-def _kernel() -> tuple[int, ...]:
-    found = re.match(r"(\d+)\.(\d+)", os.uname().release)
-    return (int(found[1]), int(found[2])) if found else (0, 0)
 
 
 def _pending(place: bytes, *, of_directory: bool) -> list[str]:
@@ -358,20 +247,6 @@ def _pending(place: bytes, *, of_directory: bool) -> list[str]:
             if error.errno not in ABSENT:
                 raise
     return found
-
-
-def _device_of(mount: bytes) -> int:
-    """The number of the device in a line of mountinfo."""
-    major, _, minor = mount.split(b" ")[2].partition(b":")
-    return os.makedev(int(major), int(minor))
-
-
-def _mount_of(fdinfo: bytes) -> bytes:
-    with open(fdinfo, "rb") as file:
-        for line in file:
-            if line.startswith(b"mnt_id:"):
-                return line.split()[1]
-    return b""
 
 
 def open_file(directory: int, name: bytes, facts: os.stat_result) -> int:

@@ -51,7 +51,9 @@ class HostLeftovers:
             raise ToolFailed(f"{show(leftover.names[0])} cannot be read on {brick.name}: {said}")
 
     async def _ask(self, brick: Brick, question: dict[str, Any], take: OnOutput) -> str | None:
-        return await ask_brick(self._hosts, brick, "far_leftovers", question, volume_id=self._volume_id, take=take)
+        return await ask_brick(
+            self._hosts, brick, ("far_open", "far_leftovers"), question, volume_id=self._volume_id, take=take
+        )
 
 
 def _leftover(brick: str, told: dict[str, Any]) -> Leftover:

@@ -52,7 +52,7 @@ async def _marks(hosts: Hosts, brick: Brick, volume_id: str) -> BrickMarks:
 
 async def _answer(hosts: Hosts, brick: Brick, volume_id: str, question: dict[str, Any]) -> dict[str, Any]:
     pieces: list[bytes] = []
-    if await ask_brick(hosts, brick, "far_marks", question, volume_id=volume_id, take=pieces.append) is not None:
+    if await ask_brick(hosts, brick, ("far_marks",), question, volume_id=volume_id, take=pieces.append) is not None:
         raise ValueError(brick.name)
     answer: dict[str, Any] = json.loads(b"".join(pieces))
     return answer

@@ -5,6 +5,7 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 
+from migrator.adapters.far_source import far_argv
 from migrator.domain.addition_seen import NewPlace
 from migrator.domain.errors import MigratorError
 from migrator.domain.paths import show
@@ -13,9 +14,10 @@ from migrator.ports.processes import Command
 
 _TIMEOUT_S = 60.0
 
-# Python 3.9, standard library. Names are printed escaped; a brick's process has its path as an argument.
+# Python 3.9, standard library. Names are printed escaped; a brick's process has its path as an argument. XFS makes its `f_fsid` of
+# the number of its device alone, so it is asked for its UUID (XFS_IOC_FSGEOMETRY_V1).
 _LOOK = rb"""
-import json, os, sys
+import fcntl, json, os, sys
 path = os.fsencode(sys.argv[1])
 NAMES = 20
 def shown(name):
@@ -73,12 +75,23 @@ for pid in os.listdir("/proc"):
         if path in words and os.path.basename(words[0]) == b"glusterfsd" and same(b"/proc/" + pid.encode() + b"/root" + path):
             serving.append(int(pid))
 room = os.statvfs(mount)
+def identity():
+    if filesystem != "xfs":
+        return "%x" % room.f_fsid if room.f_fsid else ""
+    top = os.open(mount, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        return fcntl.ioctl(top, 0x80705864, bytes(112))[64:80].hex()
+    except OSError:
+        return ""
+    finally:
+        os.close(top)
 print(json.dumps({
     "mount": shown(mount), "own": mount != b"/", "exists": exists, "device": device, "filesystem": filesystem,
     "mount_options": options, "total_bytes": room.f_blocks * room.f_frsize, "free_inodes": room.f_favail,
     "volume_id": mark(path, "trusted.glusterfs.volume-id"), "gfid": mark(path, "trusted.gfid"), "marked_above": above,
     "entries": [shown(name) for name in inside if name != b".glusterfs"][:NAMES],
     "has_gluster_directory": b".glusterfs" in inside, "others": others[:NAMES], "served_by": serving,
+    "filesystem_id": identity() if mount != b"/" else "",
 }))
 """
 
@@ -94,7 +107,7 @@ async def _look(hosts: Hosts, name: str) -> NewPlace:
     try:
         host = await hosts.reach(address)
         python = (await host.identity()).python
-        argv = (python, b"-I", b"-S", b"-c", _LOOK, b"/" + os.fsencode(path))
+        argv = far_argv(python, _LOOK, b"/" + os.fsencode(path))
         done = await host.processes.run(Command(argv=argv, timeout_s=_TIMEOUT_S))
     except MigratorError as error:
         return NewPlace(name=name, unread=error.message)

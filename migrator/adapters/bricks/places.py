@@ -5,6 +5,7 @@ import json
 import re
 from collections.abc import Collection, Mapping, Sequence
 
+from migrator.adapters.far_source import far_argv
 from migrator.domain.brick import Brick
 from migrator.domain.drain_seen import PlaceSeen
 from migrator.domain.errors import MigratorError
@@ -58,9 +59,7 @@ async def _look(hosts: Hosts, brick: Brick, volume_id: str) -> PlaceSeen:
     try:
         host = await hosts.reach(brick.host)
         python = (await host.identity()).python
-        done = await host.processes.run(
-            Command(argv=(python, b"-I", b"-S", b"-c", _LOOK, brick.path), timeout_s=_TIMEOUT_S)
-        )
+        done = await host.processes.run(Command(argv=far_argv(python, _LOOK, brick.path), timeout_s=_TIMEOUT_S))
         said = json.loads(done.stdout) if done.exit_code == 0 and not done.timed_out else {}
     except (MigratorError, ValueError):
         return PlaceSeen.UNKNOWN

@@ -68,8 +68,8 @@ def share_out(shares: Shares, tasks: Sequence[Task], workers: int) -> list[bytes
     return counts
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Walk a brick; returns the exit code: 2 for a wrong call, 3 where the root is no brick's."""
+def main() -> int:
+    """Walk a brick as the words of the call say; returns the exit code: 2 for a wrong call, 3 where the root is no brick's."""
     parser = argparse.ArgumentParser(prog="walker", allow_abbrev=False)
     parser.add_argument("command", choices=["walk"])
     parser.add_argument("--brick", required=True)
@@ -78,7 +78,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--own", action="store_true")
     parser.add_argument("--workers", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--block-rows", type=int, default=BLOCK_ROWS)
-    options = parser.parse_args(arguments)
+    options = parser.parse_args()
     if options.workers < 1 or options.block_rows < 1:
         usage("--workers and --block-rows are numbers from 1 on")
     trees = read_trees(sys.stdin.buffer)

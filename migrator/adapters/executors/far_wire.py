@@ -47,11 +47,6 @@ CREDIT_FIELDS = struct.Struct("<BI")
 Fields = dict[str, Any]
 
 
-def frame(kind: int, number: int, payload: bytes = b"") -> bytes:
-    """A whole small frame."""
-    return HEADER.pack(len(payload), number, kind) + payload
-
-
 def pack(fields: Fields, content: bytes = b"") -> bytes:
     """The payload of a control frame."""
     return json.dumps(fields).encode("ascii") + (b"\0" + content if content else b"")

@@ -2,6 +2,7 @@
 
 import msgspec
 
+from migrator.adapters.far_source import far_argv
 from migrator.domain.errors import ToolFailed
 from migrator.domain.host import HostRoom
 from migrator.domain.mounts import mount_of, parse_mountinfo
@@ -35,7 +36,7 @@ class _Found(msgspec.Struct, frozen=True):
 
 async def look_at_room(processes: Processes, *, python: bytes, path: bytes) -> HostRoom:
     """Raises HostLost, and ToolFailed where it cannot be read."""
-    command = Command(argv=(python, b"-I", b"-S", b"-c", _SCRIPT, path), timeout_s=_TIMEOUT_S)
+    command = Command(argv=far_argv(python, _SCRIPT, path), timeout_s=_TIMEOUT_S)
     completed = await processes.run(command)
     try:
         found = msgspec.json.decode(completed.stdout, type=_Found)

@@ -2,6 +2,7 @@
 
 import msgspec
 
+from migrator.adapters.far_source import far_argv
 from migrator.domain.errors import ToolFailed
 from migrator.domain.host import HostRoots
 from migrator.domain.paths import show
@@ -37,7 +38,7 @@ class _Found(msgspec.Struct, frozen=True):
 
 async def look_at_roots(processes: Processes, *, python: bytes, target: bytes, brick: bytes) -> HostRoots:
     """Look at the root of the target and of a brick there (empty: not asked for). Raises HostLost, ToolFailed."""
-    command = Command(argv=(python, b"-I", b"-S", b"-c", _SCRIPT, target, brick, SENTINEL_NAME), timeout_s=_TIMEOUT_S)
+    command = Command(argv=far_argv(python, _SCRIPT, target, brick, SENTINEL_NAME), timeout_s=_TIMEOUT_S)
     completed = await processes.run(command)
     try:
         found = msgspec.json.decode(completed.stdout, type=_Found)

@@ -7,7 +7,7 @@ from functools import cache
 
 import msgspec
 
-from migrator.adapters.far_source import far_source
+from migrator.adapters.far_source import far_argv, far_source
 from migrator.domain.errors import ToolFailed
 from migrator.domain.freezing import OpenFile, OpenKind
 from migrator.domain.paths import show
@@ -59,9 +59,7 @@ async def ask(
         "trees": [tree.decode("latin-1") for tree in trees],
         "own": sorted(own),
     }
-    command = Command(
-        argv=(python, b"-I", b"-S", b"-c", script()), stdin=json.dumps(question).encode(), timeout_s=_TIMEOUT_S
-    )
+    command = Command(argv=far_argv(python, script()), stdin=json.dumps(question).encode(), timeout_s=_TIMEOUT_S)
     completed = await processes.run(command)
     try:
         answer = msgspec.json.decode(completed.stdout, type=_Answer)

@@ -6,8 +6,8 @@ import os
 import sys
 from collections.abc import Collection, Mapping
 from functools import cache
-from importlib import resources
 
+from migrator.adapters.far_source import far_argv, far_source
 from migrator.domain.errors import MigratorError, ToolFailed
 from migrator.domain.paths import show
 from migrator.domain.retirement import Endpoint
@@ -43,7 +43,7 @@ async def _on_host(hosts: Hosts, name: str, question: bytes) -> tuple[Mapping[st
 
 
 async def _ask(processes: Processes, python: bytes, where: str, question: bytes) -> tuple[Mapping[str, Endpoint], str]:
-    command = Command(argv=(python, b"-I", b"-S", b"-c", _script()), stdin=question, timeout_s=_TIMEOUT_S)
+    command = Command(argv=far_argv(python, _script()), stdin=question, timeout_s=_TIMEOUT_S)
     try:
         done = await processes.run(command)
         if done.exit_code != 0 or done.timed_out:
@@ -57,4 +57,4 @@ async def _ask(processes: Processes, python: bytes, where: str, question: bytes)
 
 @cache
 def _script() -> bytes:
-    return (resources.files(__package__) / "far_clients.py").read_bytes()
+    return far_source(__package__, ("far_clients",))

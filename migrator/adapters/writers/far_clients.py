@@ -99,5 +99,6 @@ def _read(path: str) -> str:
         return file.read()
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Answer one question."""
     json.dump(look(json.load(sys.stdin)), sys.stdout)

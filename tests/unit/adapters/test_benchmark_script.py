@@ -1,38 +1,6 @@
 """The script that is sent to hosts."""
 
-import ast
-import sys
-from importlib import resources
-
-import pytest
-
 from migrator.adapters.benchmarks import far_content, far_main
-from migrator.adapters.benchmarks.hosts import script
-
-_LONGEST_ARGUMENT_BYTES = 32 * 4096
-"""MAX_ARG_STRLEN of Linux: what one argument may have."""
-
-FAR = sorted(
-    file.name for file in resources.files("migrator.adapters.benchmarks").iterdir() if file.name.startswith("far_")
-)
-
-
-@pytest.mark.parametrize("name", FAR)
-def test_every_module_is_python_3_9_of_the_standard_library_alone(name: str) -> None:
-    source = (resources.files("migrator.adapters.benchmarks") / name).read_text(encoding="utf-8")
-    for node in ast.walk(ast.parse(source, feature_version=(3, 9))):
-        if isinstance(node, ast.ImportFrom):
-            module = node.module or ""
-            assert (
-                module.startswith("migrator.adapters.benchmarks") or module.partition(".")[0] in sys.stdlib_module_names
-            )
-        if isinstance(node, ast.Import):
-            assert all(alias.name in sys.stdlib_module_names for alias in node.names)
-
-
-def test_the_whole_fits_into_one_argument() -> None:
-    assert len(script()) < _LONGEST_ARGUMENT_BYTES
-    assert script().isascii()
 
 
 def test_equal_seeds_make_equal_trees_and_one_file_has_what_is_searched_for() -> None:

@@ -1,0 +1,83 @@
+"""The scripts that are sent to hosts where nothing of this program is installed."""
+
+import ast
+import json
+import subprocess
+import sys
+from importlib import resources
+from pathlib import Path
+
+import pytest
+
+from migrator.adapters.benchmarks import hosts, tree_timing
+from migrator.adapters.bricks import new_places, places, walker_program
+from migrator.adapters.executors import far_bundle, host_room, host_roots
+from migrator.adapters.far_source import far_argv, far_source
+from migrator.adapters.writers import asking, clients
+
+ADAPTERS = "migrator.adapters"
+BRICKS = f"{ADAPTERS}.bricks"
+_LONGEST_ARGUMENT_BYTES = 32 * 4096
+"""MAX_ARG_STRLEN of Linux: what one argument may have."""
+
+
+PLACED_BY_THEMSELVES = ("jail.py", "settle_times.py")
+MODULES = [
+    (package, file.name)
+    for package in (f"{ADAPTERS}.{name}" for name in ("benchmarks", "bricks", "engines", "executors", "writers"))
+    for file in sorted(resources.files(package).iterdir(), key=lambda one: one.name)
+    if file.name.startswith(("far_", "walker")) or file.name in PLACED_BY_THEMSELVES
+    if file.name != "far_bundle.py"  # which sends the others
+]
+
+
+@pytest.mark.parametrize(("package", "name"), MODULES)
+def test_every_module_is_python_3_9_of_the_standard_library_alone(package: str, name: str) -> None:
+    source = (resources.files(package) / name).read_text(encoding="utf-8")
+    for node in ast.walk(ast.parse(source, feature_version=(3, 9))):
+        if isinstance(node, ast.ImportFrom):
+            module = node.module or ""
+            assert module.startswith(package) or module.partition(".")[0] in sys.stdlib_module_names
+        if isinstance(node, ast.Import):
+            assert all(alias.name in sys.stdlib_module_names for alias in node.names)
+
+
+ARGUMENTS = {
+    "benchmark": hosts.script(),
+    "tree": tree_timing._script(),
+    "writers": asking.script(),
+    "clients": clients._script(),
+    "leftovers": far_source(BRICKS, ("far_brick", "far_open", "far_leftovers")),
+    "directories": far_source(BRICKS, ("far_brick", "far_directories")),
+    "marks": far_source(BRICKS, ("far_brick", "far_marks")),
+    "new places": new_places._LOOK,
+    "places": places._LOOK,
+    "roots": host_roots._SCRIPT,
+    "room": host_room._SCRIPT,
+}
+
+
+@pytest.mark.parametrize("name", ARGUMENTS)
+def test_what_is_sent_as_an_argument_fits_into_one(name: str) -> None:
+    assert len(ARGUMENTS[name]) < _LONGEST_ARGUMENT_BYTES
+
+
+@pytest.mark.parametrize("name", [*ARGUMENTS, "far end", "walker"])
+def test_every_source_is_ascii_and_an_old_python_takes_it(name: str) -> None:
+    sources = {**ARGUMENTS, "far end": far_bundle.bundle(lease_s=1.0, grace_s=1.0), "walker": walker_program()}
+    ast.parse(sources[name].decode("ascii"), feature_version=(3, 9))
+
+
+@pytest.mark.parametrize("name", ["leftovers", "directories", "marks"])
+def test_a_script_runs_alone_and_looks_at_nothing_that_is_no_brick_of_the_volume(name: str, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("not Gluster's")
+    question = {"root": str(tmp_path), "volume_id": "v", "what": "look", "digests": False}
+    done = subprocess.run(
+        far_argv(sys.executable.encode(), ARGUMENTS[name]),
+        input=json.dumps(question).encode(),
+        capture_output=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert done.stdout == b""
+    assert done.stderr.startswith(b"there is no brick of this volume")
