@@ -1,5 +1,6 @@
 """Benchmarks on directories of this machine: real hosts, a real ledger, and what tests change on the way."""
 
+import asyncio
 import shutil
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
@@ -47,6 +48,7 @@ class TestedWorkloads(HostWorkloads):
         self.missing = frozenset(name for name in OPTIONAL if shutil.which(name) is None)
         self.change: Callable[[RootSeen], RootSeen] = lambda seen: seen
         self.before: Callable[[WorkDirectory, Step], None] = lambda _directory, _step: None
+        self.removing: Callable[[], object] = lambda: None
         self.starts: list[tuple[str, str, float | None]] = []
 
     async def look(self, host: str, root: bytes, programs: Collection[str]) -> RootSeen:
@@ -58,6 +60,12 @@ class TestedWorkloads(HostWorkloads):
 
     async def background(self, host: str, span_s: float) -> Background:
         return await super().background(host, span_s)
+
+    async def remove(self, directory: WorkDirectory) -> None:
+        self.removing()
+        # A cancellation comes at the next wait.
+        await asyncio.sleep(0)
+        await super().remove(directory)
 
     async def perform(
         self, directory: WorkDirectory, step: Step, *, seed: int, start_at_s: float | None, token: str

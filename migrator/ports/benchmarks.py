@@ -10,11 +10,13 @@ from migrator.domain.benchmark import Background, BenchmarkRecord, BenchmarkStat
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RootSeen:
     """A file system as a host sees it: its type, and the room for whoever is not root. `free_inodes` None: it does not tell.
+    `device` is its number there as long as it is mounted.
 
     `left` are the names in its directory of benchmarks; `programs` those that the host has of the ones that were asked for.
     """
 
     filesystem: str
+    device: int
     free_bytes: int
     free_inodes: int | None
     is_root: bool

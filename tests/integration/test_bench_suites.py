@@ -2,6 +2,8 @@
 
 import asyncio
 import os
+import shutil
+import subprocess
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +16,7 @@ from migrator.domain.benchmark import BENCH_NAME, BenchmarkState, Measurement, S
 from migrator.domain.benchmark_run import BenchmarkRequest
 from migrator.domain.errors import ExitCode, LockHeld, Refused, ToolFailed
 from migrator.ports.benchmarks import WorkDirectory
+from migrator.ports.hosts import HostLost
 from migrator.stages.benchmarks import clean_up, run_benchmarks
 from migrator.stages.benchmarks.context import LOCK
 from tests.bench_world import TOKEN, BenchSite, bench_site
@@ -116,6 +119,19 @@ def test_a_file_that_comes_back_different_fails_the_suite_and_not_the_others(sit
     assert "another content" in summary.failures[0]
     assert [result.record.state for result in summary.results] == [BenchmarkState.FAILED, BenchmarkState.DONE]
     assert [one.step for one in summary.results[0].measurements] == ["upload-small", "download-small", "upload-medium"]
+    assert left_in(site) == []
+
+
+def test_a_host_that_is_lost_in_a_step_fails_the_suite_and_not_the_others(site: BenchSite) -> None:
+    def lose(directory: WorkDirectory, step: Step) -> None:
+        if step.name == "du" and directory.host == "two":
+            raise HostLost("host two does not answer")
+
+    site.workloads.before = lose
+    wanted = request(site, SuiteName.RECURSIVE, SuiteName.LATENCY, places=site.places[:1], hosts=("one", "two"))
+    summary = asyncio.run(run_benchmarks(wanted, site.world))
+    assert summary.failures == ("recursive: host two does not answer",)
+    assert [result.record.state for result in summary.results] == [BenchmarkState.FAILED, BenchmarkState.DONE]
     assert left_in(site) == []
 
 
@@ -234,6 +250,94 @@ def test_a_directory_that_others_can_change_is_not_worked_in(site: BenchSite, ki
     with pytest.raises(ToolFailed, match="only this user"):
         asyncio.run(run_benchmarks(request(site, SuiteName.RECURSIVE), site.world))
     assert not any((tmp_path / "elsewhere").iterdir()) if kind == "symlink" else not any(place.iterdir())
+
+
+def test_a_directory_that_was_exchanged_meanwhile_is_not_worked_in(site: BenchSite, tmp_path: Path) -> None:
+    """Somebody who may rename in the root puts a symlink there, with one of his own below it."""
+    precious, evil = tmp_path / "precious", tmp_path / "evil"
+    precious.write_text("content")
+    own = Path(os.fsdecode(site.places[0].root)) / os.fsdecode(BENCH_NAME)
+
+    def exchange(directory: WorkDirectory, step: Step) -> None:
+        if step.name == "parallel-write":
+            own.rename(tmp_path / "moved")
+            part = evil / directory.name / directory.part
+            part.mkdir(parents=True)
+            (part / "many-0").symlink_to(precious)
+            own.symlink_to(evil)
+
+    site.workloads.before = exchange
+    summary = asyncio.run(run_benchmarks(request(site, SuiteName.STREAMING, places=site.places[:1]), site.world))
+    assert "only this user" in summary.failures[0]
+    assert precious.read_text() == "content"
+    assert [path.name for path in evil.rglob("*") if path.is_file()] == ["many-0"]
+
+
+@pytest.mark.needs_root
+def test_a_file_system_that_is_unmounted_meanwhile_is_not_measured_as_the_directory_below_it(site: BenchSite) -> None:
+    root = os.fsdecode(site.places[0].root)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m", "benchmarks", root], check=True)
+    mounted = True
+
+    def unmount() -> None:
+        nonlocal mounted
+        if mounted:
+            subprocess.run(["umount", "-l", root], check=True)
+            mounted = False
+
+    site.workloads.removing = unmount
+    try:
+        wanted = request(site, SuiteName.RECURSIVE, places=site.places[:1], runs=2)
+        summary = asyncio.run(run_benchmarks(wanted, site.world))
+    finally:
+        unmount()
+    assert "is not what it was when this benchmark began" in summary.failures[0]
+    assert {one.run for one in summary.results[0].measurements} == {1}
+    assert left_in(site) == []
+
+
+def test_what_is_killed_between_two_steps_of_making_leaves_nothing_for_ever(site: BenchSite) -> None:
+    name = begun(site)
+    own = Path(os.fsdecode(site.places[1].root)) / os.fsdecode(BENCH_NAME)
+    shutil.rmtree(own / name)
+    assert asyncio.run(clean_up(site.places, "localhost", site.world)).exit_code is ExitCode.DONE
+    assert left_in(site) == []
+
+
+def test_what_lies_on_a_file_system_that_is_not_mounted_now_is_not_forgotten(site: BenchSite) -> None:
+    """A directory that was named with --on: nothing was recorded of it but its kind."""
+    name = begun(site)
+    other = replace(site.places[1], filesystem="beegfs")
+    record = site.ledger.benchmarks.all()[-1]
+    site.ledger.benchmarks.finish(record.id, BenchmarkState.INTERRUPTED, at_s=2.0)
+    lost = site.ledger.benchmarks.start(
+        suite=SuiteName.CATALOG,
+        scale=TINY,
+        seed=1,
+        runs=1,
+        places=(other,),
+        hosts=("localhost",),
+        token=TOKEN,
+        at_s=3.0,
+    )
+    cleaning = asyncio.run(clean_up((), "localhost", site.world))
+    assert "beegfs" in cleaning.left[0]
+    assert site.ledger.benchmarks.read(lost.id).state is BenchmarkState.RUNNING
+    assert left_in(site) == [BENCH_NAME.decode()]
+    assert name
+
+
+def test_a_call_that_is_cancelled_while_it_removes_goes_on_to_remove(site: BenchSite) -> None:
+    async def cancelled() -> None:
+        task = asyncio.ensure_future(
+            run_benchmarks(request(site, SuiteName.RECURSIVE, places=site.places[:1]), site.world)
+        )
+        site.workloads.removing = task.cancel
+        await task
+
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(cancelled())
+    assert left_in(site) == []
 
 
 def test_a_cancelled_call_removes_what_it_made(site: BenchSite) -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import json
 import os
 import shutil
-import stat
 import sys
 import time
 from collections.abc import Callable, Iterable
@@ -14,6 +15,7 @@ from typing import Any
 from migrator.adapters.benchmarks import far_lanes, far_work
 
 _SECTOR_BYTES = 512
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
@@ -41,13 +43,18 @@ def look(request: dict[str, Any]) -> dict[str, Any]:
     if not os.path.isdir(root):
         raise ValueError(f"there is no directory {os.fsdecode(root)}; name one of a file system that is mounted there")
     found = os.statvfs(root)
-    own = os.path.join(root, _bytes(request["own"]))
+    own = _opened_own(request)
+    left = []
+    if own is not None:
+        left = sorted(os.listdir(own))
+        os.close(own)
     return {
+        "device": os.stat(root).st_dev,
         "filesystem": _filesystem(os.path.realpath(root)),
         "free_bytes": found.f_bavail * found.f_frsize,
         "free_inodes": found.f_favail if found.f_files else None,
         "is_root": os.geteuid() == 0,
-        "left": sorted(os.listdir(os.fsdecode(own))) if _is_ours(own) else [],
+        "left": left,
         "programs": [name for name in request["programs"] if shutil.which(name)],
     }
 
@@ -63,46 +70,75 @@ def _filesystem(root: bytes) -> str:
     return kind
 
 
-def _is_ours(own: bytes) -> bool:
-    """Whether the directory of benchmarks is there. Raises ValueError for one that others can change."""
+def _own_path(request: dict[str, Any]) -> bytes:
+    return os.path.join(_bytes(request["root"]), _bytes(request["own"]))
+
+
+def _opened_own(request: dict[str, Any]) -> int | None:
+    """The directory of benchmarks, opened; None where there is none. Raises ValueError for one that others can change.
+
+    From there on everything goes by descriptors and relative names: nobody else can change what lies in it, but its own name
+    may be exchanged at any time by whoever may write in the root.
+    """
+    own = _own_path(request)
+    problem = f"{os.fsdecode(own)} is not a directory that only this user can enter: move it away"
     try:
-        found = os.lstat(own)
+        descriptor = os.open(own, _DIRECTORY)
     except FileNotFoundError:
-        return False
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
-        raise ValueError(f"{os.fsdecode(own)} is not a directory that only this user can enter: move it away")
-    return True
+        return None
+    except OSError as error:
+        if error.errno in (errno.ENOTDIR, errno.ELOOP):
+            raise ValueError(problem) from None
+        raise
+    found = os.fstat(descriptor)
+    if found.st_uid != os.geteuid() or found.st_mode & 0o077:
+        os.close(descriptor)
+        raise ValueError(problem)
+    return descriptor
 
 
-def _place(request: dict[str, Any]) -> tuple[bytes, bytes]:
-    own = os.path.join(_bytes(request["root"]), _bytes(request["own"]))
-    return own, os.path.join(own, os.fsencode(request["name"]))
+def _enter(descriptor: int, *names: str) -> None:
+    """Be in a directory below an opened one, which is closed."""
+    os.fchdir(descriptor)
+    os.close(descriptor)
+    for name in names:
+        descriptor = os.open(os.fsencode(name), _DIRECTORY)
+        os.fchdir(descriptor)
+        os.close(descriptor)
+
+
+def _enter_own(request: dict[str, Any], *names: str) -> None:
+    own = _opened_own(request)
+    if own is None:
+        raise ValueError(f"{os.fsdecode(_own_path(request))} is not there any more")
+    _enter(own, *names)
 
 
 def make(request: dict[str, Any]) -> dict[str, Any]:
     """The work directory."""
-    own, place = _place(request)
-    if not _is_ours(own):
-        try:
-            os.mkdir(own, 0o700)
-        except FileExistsError:
-            # Another host has made it meanwhile.
-            _is_ours(own)
-    os.makedirs(os.path.join(place, os.fsencode(request["part"])), exist_ok=True)
+    own = _opened_own(request)
+    if own is None:
+        # Another host may make it at the same time.
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(_own_path(request), 0o700)
+        _enter_own(request)
+    else:
+        _enter(own)
+    os.makedirs(os.path.join(request["name"], request["part"]), exist_ok=True)
     return {}
 
 
 def remove(request: dict[str, Any]) -> dict[str, Any]:
     """The work directory with everything in it, and the one above where it is empty then."""
-    own, place = _place(request)
-    if _is_ours(own):
-        if os.path.lexists(place):
-            shutil.rmtree(place)
-        try:
-            os.rmdir(own)
-        except OSError:
-            # Others are at work in it, or have left something.
-            return {}
+    own = _opened_own(request)
+    if own is None:
+        return {}
+    _enter(own)
+    if os.path.lexists(request["name"]):
+        shutil.rmtree(request["name"])
+    # Others may be at work in it, or have left something.
+    with contextlib.suppress(OSError):
+        os.rmdir(_own_path(request))
     return {}
 
 
@@ -175,8 +211,8 @@ def _lies_on_others(name: str) -> bool:
 
 def drop(request: dict[str, Any]) -> dict[str, Any]:
     """Everything written out, and nothing kept in memory but the programs: how long they take to load is not asked."""
-    _, place = _place(request)
-    far_lanes.sync(place)
+    _enter_own(request, request["name"])
+    far_lanes.sync(".")
     dropped = far_lanes.drop_caches()
     for program in request["programs"]:
         far_lanes.load(program)
@@ -185,8 +221,7 @@ def drop(request: dict[str, Any]) -> dict[str, Any]:
 
 def perform(request: dict[str, Any]) -> dict[str, Any]:
     """One step."""
-    _, place = _place(request)
-    os.chdir(os.path.join(place, os.fsencode(request["part"])))
+    _enter_own(request, request["name"], request["part"])
     lanes = [_lane(lane) for lane in request["lanes"]]
     return far_lanes.perform(lanes, request["seed"], request["start_at"], request["synced"])
 

@@ -58,9 +58,17 @@ async def _ended(record: BenchmarkRecord, world: BenchmarkWorld, removed: list[s
                 if reasons := world.not_expected(place):
                     problems.append(f"benchmark {record.id}: {'; '.join(reasons)}")
                     continue
+                seen = await world.workloads.look(host, place.root, ())
+                if place.filesystem not in ("", seen.filesystem):
+                    problems.append(
+                        f"benchmark {record.id}: {place.shown} was {place.filesystem}, and is {seen.filesystem} on {host} now: "
+                        "what was left there cannot be removed before it is mounted"
+                    )
+                    continue
+                # Also where there is nothing in the directory of benchmarks: it may have been killed right then.
                 directory = WorkDirectory(host=host, root=place.root, name=record.directory, part=part_of(host))
-                if record.directory in (await world.workloads.look(host, place.root, ())).left:
-                    await world.workloads.remove(directory)
+                await world.workloads.remove(directory)
+                if record.directory in seen.left:
                     removed.append(_shown(place, record.directory))
         except MigratorError as error:
             problems.append(f"benchmark {record.id}: {error.message}")

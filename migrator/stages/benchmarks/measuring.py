@@ -1,12 +1,12 @@
 """One run of a suite on one file system: make, look around, each step on every host at once, remove."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 
 from migrator.decide.benchmark_figures import HostFigures, figure
 from migrator.domain.benchmark import Background, BenchmarkRecord, Measurement, Place, Step, Suite
-from migrator.domain.errors import MigratorError, ToolFailed
+from migrator.domain.errors import MigratorError, Refused, ToolFailed
 from migrator.domain.events import EventKind, Severity
 from migrator.ports.benchmarks import StepSeen, WorkDirectory
 from migrator.stages.benchmarks.context import BenchmarkWorld, part_of
@@ -18,16 +18,17 @@ _ROUND_TRIPS = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bench:
-    """The runs of one benchmark."""
+    """The runs of one benchmark. `devices` are the file systems that were there when it began, by host and label of the place."""
 
     record: BenchmarkRecord
     suite: Suite
     world: BenchmarkWorld
     watch_s: float
+    devices: Mapping[tuple[str, str], int]
 
     async def measure(self, place: Place, run: int) -> None:
         """Measure all steps once, and write each down as soon as it is. Everything is removed again, also when it fails or is
-        cancelled. Raises HostLost, ToolFailed.
+        cancelled. Raises HostLost, ToolFailed, Refused (not the file system any more that was there at the beginning).
         """
         workloads = self.world.workloads
         directories = tuple(
@@ -35,6 +36,7 @@ class Bench:
             for host in self.record.hosts
         )
         background = await self._background()
+        await self._require_same(place)
         try:
             # One after the other: the first makes what all of them share.
             for directory in directories:
@@ -42,7 +44,21 @@ class Bench:
             for step in self.suite.steps:
                 await self._step(step, place, run, directories, background)
         finally:
-            await self._remove(directories)
+            await _to_the_end(self._remove(directories))
+
+    async def _require_same(self, place: Place) -> None:
+        """Hours may have gone by, and an empty mount point would be measured in the place of the file system, and filled."""
+        problems = [*self.world.not_expected(place)]
+        for host in self.record.hosts:
+            seen = await self.world.workloads.look(host, place.root, ())
+            if seen.device != self.devices[host, place.label]:
+                problems.append(f"on host {host} another file system is mounted there")
+        if problems:
+            raise Refused(
+                f"{place.shown} is not what it was when this benchmark began: {'; '.join(problems)}",
+                cause="it was unmounted, or mounted anew",
+                hint="mount it, then give the same command again; `migrator bench clean` removes what is left on it",
+            )
 
     async def _background(self) -> tuple[Background, ...]:
         looks = (self.world.workloads.background(host, self.watch_s) for host in self.record.hosts)
@@ -112,7 +128,7 @@ class Bench:
                     )
                     for directory in directories
                 ]
-        except* MigratorError as group_error:
+        except BaseExceptionGroup as group_error:
             raise _first(group_error) from group_error
         return [task.result() for task in tasks]
 
@@ -130,10 +146,24 @@ class Bench:
                 )
 
 
-def _first(group: BaseExceptionGroup[MigratorError]) -> MigratorError:
-    for error in group.exceptions:
-        return _first(error) if isinstance(error, BaseExceptionGroup) else error
-    raise group
+async def _to_the_end(work: Coroutine[object, object, None]) -> None:
+    """Also when this task is cancelled meanwhile; the cancellation follows then."""
+    task = asyncio.ensure_future(work)
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.shield(task)
+        except asyncio.CancelledError as error:
+            cancelled = error
+    task.result()
+    if cancelled is not None:
+        raise cancelled
+
+
+def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """The error to tell people: the first of the program's own, where there is nothing worse."""
+    found, rest = group.split(MigratorError)
+    return group if found is None or rest is not None else found.exceptions[0]
 
 
 def _raise_problems(step: Step, place: Place, seen: Sequence[StepSeen]) -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from migrator.decide.benchmark_room import room_problems
 from migrator.decide.benchmark_suites import suite
-from migrator.domain.benchmark import BenchmarkRecord, BenchmarkState, Program, Step, Suite
+from migrator.domain.benchmark import BenchmarkState, Program, Step, Suite
 from migrator.domain.benchmark_run import (
     BenchmarkRequest,
     BenchmarkResult,
@@ -57,7 +57,8 @@ async def run_benchmarks(request: BenchmarkRequest, world: BenchmarkWorld) -> Be
         places = tuple(
             replace(place, filesystem=seen[request.hosts[0], place.label].filesystem) for place in request.places
         )
-        return await _run_all(replace(request, places=places), suites, missing, summary, world)
+        devices = {where: look.device for where, look in seen.items()}
+        return await _run_all(replace(request, places=places), suites, missing, summary, world, devices)
 
 
 async def _check(request: BenchmarkRequest, world: BenchmarkWorld) -> None:
@@ -85,6 +86,7 @@ async def _run_all(
     missing: Mapping[str, str],
     summary: BenchmarkSummary,
     world: BenchmarkWorld,
+    devices: Mapping[tuple[str, str], int],
 ) -> BenchmarkSummary:
     results, failures = [], []
     for planned in suites:
@@ -101,7 +103,14 @@ async def _run_all(
         notes = tuple(f"left out: {step.title}: {why}" for step in planned.steps if (why := _why_not(step, missing)))
         steps = tuple(step for step in planned.steps if not _why_not(step, missing))
         try:
-            await _run_suite(record, replace(planned, steps=steps), request, world)
+            bench = Bench(
+                record=record,
+                suite=replace(planned, steps=steps),
+                world=world,
+                watch_s=request.watch_s,
+                devices=devices,
+            )
+            await _run_suite(bench, request)
         except MigratorError as error:
             failures.append(f"{planned.name}: {error.message}")
             world.say(EventKind.BENCHMARK_FAILED, planned.name, error.message, Severity.ERROR)
@@ -118,13 +127,11 @@ async def _run_all(
     return replace(summary, results=tuple(results), failures=tuple(failures))
 
 
-async def _run_suite(record: BenchmarkRecord, planned: Suite, request: BenchmarkRequest, world: BenchmarkWorld) -> None:
-    bench = Bench(record=record, suite=planned, world=world, watch_s=request.watch_s)
+async def _run_suite(bench: Bench, request: BenchmarkRequest) -> None:
     for run in range(1, request.runs + 1):
         for place in request.places:
-            world.say(
-                EventKind.BENCHMARK_RUN, planned.name, f"run {run} of {request.runs} on {place.shown}: {planned.sizes}"
-            )
+            words = f"run {run} of {request.runs} on {place.shown}: {bench.suite.sizes}"
+            bench.world.say(EventKind.BENCHMARK_RUN, bench.suite.name, words)
             await bench.measure(place, run)
 
 
