@@ -10,7 +10,7 @@ from migrator.decide.switching import link_path, user_problem
 from migrator.decide.texts import begins_words
 from migrator.domain.announcing import Announced, Announcement, AnnounceSummary
 from migrator.domain.cutover import SETTLED_STATES, UNDER_WAY_STATES
-from migrator.domain.errors import ExitCode, Interrupted, MigratorError, Refused, UsageError
+from migrator.domain.errors import Interrupted, Refused, UsageError
 from migrator.domain.events import Event, EventKind, Severity
 from migrator.domain.hooks import HookEvent, HookFacts, HookSite, HookState, HookStep
 from migrator.domain.ledger_sums import PlannedTree
@@ -29,6 +29,7 @@ from migrator.ports.site import SiteRecord
 from migrator.ports.texts import Texts
 from migrator.stages.cutover_texts import made
 from migrator.stages.hooking import HookedStep, HookSkipped, HookWorld, StepHooks, find_hooks
+from migrator.stages.recorded_run import recorded_run
 
 VERB = "announce"
 
@@ -86,23 +87,18 @@ async def announce(request: AnnounceRequest, world: AnnounceWorld) -> AnnounceSu
         return _summary(request, due)
     begins = begins_words(request.begins_at_s)
     with world.locks.hold(VERB, f"announcing {begins}"), world.files.open(VERB, world.clock.now_s()) as directory:
-        run_id = world.ledger.runs.start(verb=VERB, pid=request.pid, at_s=world.clock.now_s(), directory=directory.path)
-        telling = _Telling(request=request, world=world, site=site, run_id=run_id)
-        exit_code = ExitCode.FAILED
         try:
-            await telling.calls.begin((HookStep.ANNOUNCE,))
-            summary = _summary(request, [await telling.tell(one) for one in due])
-            exit_code = summary.exit_code
+            async with recorded_run(
+                world.ledger.runs, world.clock, verb=VERB, pid=request.pid, directory=directory.path
+            ) as run:
+                telling = _Telling(request=request, world=world, site=site, run_id=run.id)
+                await telling.calls.begin((HookStep.ANNOUNCE,))
+                summary = _summary(request, [await telling.tell(one) for one in due])
+                run.exit_code = summary.exit_code
         except asyncio.CancelledError:
-            exit_code = ExitCode.INTERRUPTED
             raise Interrupted(
                 "the announcements were interrupted", hint="the same command tells those that were not told"
             ) from None
-        except MigratorError as error:
-            exit_code = error.exit_code
-            raise
-        finally:
-            world.ledger.runs.finish(run_id, world.clock.now_s(), exit_code.value)
     return summary
 
 

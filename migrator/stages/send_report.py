@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from migrator.decide.hooks import in_order
-from migrator.domain.errors import ExitCode, Interrupted, MigratorError, Refused, UsageError
+from migrator.domain.errors import Interrupted, Refused, UsageError
 from migrator.domain.events import Event, EventKind, Severity
 from migrator.domain.hooks import HookEvent, HookFacts, HookSite, HookStep
 from migrator.domain.paths import show
@@ -19,6 +19,7 @@ from migrator.ports.progress import Progress
 from migrator.ports.run_files import RunFiles
 from migrator.ports.site import SiteRecord
 from migrator.stages.hooking import HookedStep, HookSkipped, HookWorld, StepHooks, find_hooks
+from migrator.stages.recorded_run import recorded_run
 
 VERB = "report"
 
@@ -69,19 +70,14 @@ async def send_report(request: SendRequest, world: SendWorld) -> ReportSent:
     if site is None:
         raise UsageError("this site has no record yet", hint="run `migrator init`")
     with world.locks.hold(VERB, "sending a report"), world.files.open(VERB, world.clock.now_s()) as directory:
-        run_id = world.ledger.runs.start(verb=VERB, pid=request.pid, at_s=world.clock.now_s(), directory=directory.path)
-        exit_code = ExitCode.FAILED
         try:
-            result = await _send(request, world, site, run_id)
-            exit_code = result.exit_code
+            async with recorded_run(
+                world.ledger.runs, world.clock, verb=VERB, pid=request.pid, directory=directory.path
+            ) as run:
+                result = await _send(request, world, site, run.id)
+                run.exit_code = result.exit_code
         except asyncio.CancelledError:
-            exit_code = ExitCode.INTERRUPTED
             raise Interrupted("sending the report was interrupted", hint="run the same command again") from None
-        except MigratorError as error:
-            exit_code = error.exit_code
-            raise
-        finally:
-            world.ledger.runs.finish(run_id, world.clock.now_s(), exit_code.value)
     return result
 
 

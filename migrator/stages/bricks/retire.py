@@ -1,13 +1,12 @@
 """The entry of `brick retire`."""
 
-import asyncio
 from dataclasses import dataclass
 
 from migrator.decide import retirement_words as words
 from migrator.decide.retirement import catalog_problem, next_step
 from migrator.decide.strange_files import strange_sentences
 from migrator.domain.brick import VolumeState
-from migrator.domain.errors import ExitCode, MigratorError, Refused, ToolFailed, UsageError
+from migrator.domain.errors import MigratorError, Refused, ToolFailed, UsageError
 from migrator.domain.events import EventKind, Severity
 from migrator.domain.hooks import HookFacts, HookState, HookStep
 from migrator.domain.retirement import (
@@ -23,6 +22,7 @@ from migrator.domain.scan import CatalogRecord
 from migrator.ports.site import SiteRecord
 from migrator.stages.bricks.retire_context import LOG, RetireCall, RetirementWorld, hooked, subject_of
 from migrator.stages.bricks.retire_looking import RetirementLooker
+from migrator.stages.recorded_run import recorded_run
 
 VERB = "brick-retire"
 _LOCKS = ("drain", "run", "scan")
@@ -56,27 +56,21 @@ async def _make(request: RetireRequest, world: RetirementWorld, site: SiteRecord
     """The call in the ledger, with its locks, its directory and its heartbeat."""
     first, second, third = (world.locks.hold(name, "brick retire") for name in _LOCKS)
     with first, second, third, world.files.open(VERB, world.clock.now_s()) as directory:
-        runs = world.ledger.runs
-        run_id = runs.start(verb=VERB, pid=request.pid, at_s=world.clock.now_s(), directory=directory.path)
-        call = RetireCall(world=world, request=request, site=site, run_id=run_id, directory=directory.path)
-        beating = asyncio.create_task(_beat(call, run_id))
-        exit_code = ExitCode.FAILED
-        try:
+        async with recorded_run(
+            world.ledger.runs,
+            world.clock,
+            verb=VERB,
+            pid=request.pid,
+            directory=directory.path,
+            log=LOG,
+            heartbeat_interval_s=request.heartbeat_interval_s,
+        ) as run:
+            call = RetireCall(world=world, request=request, site=site, run_id=run.id, directory=directory.path)
             hooking = call.hooking()
             if hooking is not None:
                 await hooking.begin((HookStep.RETIRE,))
             summary = await _Retirement(call=call).bring()
-            exit_code = summary.exit_code
-        except asyncio.CancelledError:
-            exit_code = ExitCode.INTERRUPTED
-            raise
-        except MigratorError as error:
-            exit_code = error.exit_code
-            LOG.error("%s", error.message, extra={"hint": error.hint})
-            raise
-        finally:
-            beating.cancel()
-            runs.finish(run_id, world.clock.now_s(), exit_code.value)
+            run.exit_code = summary.exit_code
     return summary
 
 
@@ -280,10 +274,3 @@ class _Halted(Refused):
     def __init__(self, summary: RetirementSummary) -> None:
         super().__init__("; ".join((summary.words, *summary.reasons)), hint=summary.hint)
         self.summary = summary
-
-
-async def _beat(call: RetireCall, run_id: int) -> None:
-    world = call.world
-    while True:
-        await world.clock.sleep(call.request.heartbeat_interval_s)
-        world.ledger.runs.heartbeat(run_id, world.clock.now_s())

@@ -1,13 +1,12 @@
 """The entry of the stage: which trees, confirmed or not, one after the other."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from migrator.decide.purge import choose, confirmation_problem, plan_checksum
 from migrator.domain.cutover import CutoverRecord
-from migrator.domain.errors import ExitCode, Interrupted, MigratorError, Refused, UsageError
+from migrator.domain.errors import Interrupted, MigratorError, Refused, UsageError
 from migrator.domain.events import EventKind, Severity
 from migrator.domain.hooks import HookSite, HookStep
 from migrator.domain.paths import percent_escape
@@ -21,6 +20,7 @@ from migrator.stages.purge.context import LOG, Call, PurgeRequest, PurgeWorld
 from migrator.stages.purge.examining import carried_proofs, verification_of
 from migrator.stages.purge.pace import Pace
 from migrator.stages.purge.tree import PurgeOfTree
+from migrator.stages.recorded_run import recorded_run
 
 VERB = "purge"
 LOCK = "run"
@@ -49,25 +49,23 @@ async def purge(request: PurgeRequest, world: PurgeWorld) -> PurgeSummary:
         return await _purge(Call(world=world, request=request, run_id=None))
     with world.locks.hold(LOCK, VERB), world.files.open(VERB, world.clock.now_s()) as directory:
         _check(request, world)
-        run_id = world.ledger.runs.start(verb=VERB, pid=request.pid, at_s=world.clock.now_s(), directory=directory.path)
-        call = Call(world=world, request=request, run_id=run_id)
-        exit_code = ExitCode.FAILED
         try:
-            async with _heartbeat(call):
-                summary = await _purge(call)
-            exit_code = summary.exit_code
+            async with recorded_run(
+                world.ledger.runs,
+                world.clock,
+                verb=VERB,
+                pid=request.pid,
+                directory=directory.path,
+                log=LOG,
+                heartbeat_interval_s=request.heartbeat_interval_s,
+            ) as run:
+                summary = await _purge(Call(world=world, request=request, run_id=run.id))
+                run.exit_code = summary.exit_code
         except asyncio.CancelledError:
-            exit_code = ExitCode.INTERRUPTED
             raise Interrupted(
                 "the purge was interrupted",
                 hint="the same command goes on where it was; until then the source is half free",
             ) from None
-        except MigratorError as error:
-            exit_code = error.exit_code
-            LOG.error("%s", error.message, extra={"hint": error.hint})
-            raise
-        finally:
-            world.ledger.runs.finish(run_id, world.clock.now_s(), exit_code.value)
     return summary
 
 
@@ -224,23 +222,3 @@ def _hooking(call: Call, site: SiteRecord) -> StepHooks | None:
             say=call.say,
         )
     )
-
-
-@asynccontextmanager
-async def _heartbeat(call: Call) -> AsyncIterator[None]:
-    """Renew the call's heartbeat in the ledger until the end of the block."""
-    world = call.world
-
-    async def beat(run_id: int) -> None:
-        while True:
-            await world.clock.sleep(call.request.heartbeat_interval_s)
-            world.ledger.runs.heartbeat(run_id, world.clock.now_s())
-
-    if call.run_id is None:
-        yield
-        return
-    task = asyncio.create_task(beat(call.run_id))
-    try:
-        yield
-    finally:
-        task.cancel()
