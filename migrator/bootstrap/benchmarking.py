@@ -66,11 +66,10 @@ async def benchmark_world(wiring: Wiring, ledger: SqliteLedger, progress: Progre
 
 
 def place_of(wiring: Wiring, word: str) -> Place:
-    """What `--on` names: `source`, `target`, or a directory. Raises UsageError."""
-    if word == SOURCE:
-        return Place(label=SOURCE, root=wiring.source_root)
-    if word == TARGET:
-        return Place(label=TARGET, root=wiring.target_root)
+    """What `--on` names: `source`, `target`, or a directory, which must not be one of the users'. Raises UsageError."""
+    roots = {SOURCE: wiring.source_root, TARGET: wiring.target_root}
+    if word in roots:
+        return Place(label=word, root=roots[word])
     root = os.fsencode(word)
     if not root.startswith(b"/"):
         raise UsageError(
@@ -78,7 +77,23 @@ def place_of(wiring: Wiring, word: str) -> Place:
             hint="name a directory of the file system from the root on, as in --on /mnt/beegfs",
         )
     root = os.path.normpath(root)
+    for label, known in roots.items():
+        # The root itself is not looked at: it may be a mount that does not answer, and nobody has named it.
+        there = _with_real_parent(os.path.normpath(known))
+        relative = os.path.relpath(os.path.realpath(root), there)
+        if relative == b".":
+            return Place(label=label, root=known)
+        if relative != b".." and not relative.startswith(b"../"):
+            raise UsageError(
+                f"--on {show(root)} lies in the {label}",
+                cause="scans would list what is made there, and whoever works there could exchange it",
+                hint=f"give --on {label}: it is the same file system",
+            )
     return Place(label=show(root), root=root)
+
+
+def _with_real_parent(path: bytes) -> bytes:
+    return os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))
 
 
 def host_names(words: Sequence[str]) -> tuple[str, ...]:

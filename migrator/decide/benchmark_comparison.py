@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from statistics import harmonic_mean
 
+from migrator.decide.benchmark_cautions import SideFigure, cautions
 from migrator.decide.benchmark_statistics import Factor, Series, paired_factor, series, unpaired_factor
 from migrator.decide.benchmark_suites import suite
 from migrator.domain.benchmark import Step, SuiteName, Unit
@@ -158,6 +159,11 @@ def _suite(name: SuiteName, scale: float, group: Sequence[BenchmarkResult]) -> S
     planned = suite(name, scale)
     measured = [step for step in planned.steps if step.unit is not None]
     steps = tuple(found for step in measured if (found := _step(step, name, group)) is not None)
+    figures = [
+        SideFigure(step=step.step, title=step.title, label=side.label, mean=side.figures.mean, cold=side.cold)
+        for step in steps
+        for side in step.sides
+    ]
     return SuiteComparison(
         suite=name,
         title=planned.title,
@@ -169,7 +175,7 @@ def _suite(name: SuiteName, scale: float, group: Sequence[BenchmarkResult]) -> S
         started_at_s=group[0].record.started_at_s,
         steps=steps,
         background=tuple(busy for result in group for busy in _background(result, several=len(group) > 1)),
-        cautions=tuple(_cautions(group, steps)),
+        cautions=tuple(cautions(group, planned, figures)),
         notes=tuple(dict.fromkeys(note for result in group for note in result.record.notes)),
     )
 
@@ -264,20 +270,3 @@ def _background(result: BenchmarkResult, *, several: bool) -> list[Busy]:
 def _known(values: Sequence[float | None]) -> Series | None:
     known = [value for value in values if value is not None]
     return series(known) if known else None
-
-
-def _cautions(group: Sequence[BenchmarkResult], steps: Sequence[StepComparison]) -> list[str]:
-    found = []
-    if any(side.cold is False for step in steps for side in step.sides):
-        found.append("caches could not be dropped, which needs root: reads may have come from memory")
-    if len({result.record.hosts for result in group}) > 1:
-        found.append("the benchmarks ran on different hosts")
-    if len(group) > 1:
-        found.append("they were not measured at the same time: what else the file systems did may have been different")
-    for result in group:
-        if result.record.state.value != "done":
-            found.append(f"benchmark {result.record.id} is {result.record.state.value}: not every run is there")
-        late_s = max((one.skew_s for one in result.measurements), default=0.0)
-        if late_s > 0.1:
-            found.append(f"benchmark {result.record.id}: hosts began up to {late_s:.1f} s apart")
-    return found

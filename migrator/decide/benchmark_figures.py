@@ -53,6 +53,7 @@ def figure(unit: Unit, hosts: Sequence[HostFigures], *, size_bytes: int) -> Figu
         case Unit.MILLISECONDS:
             by_host = {host.host: _mean_ms(host.lanes) for host in hosts}
             value = _mean_ms([lane for host in hosts for lane in host.lanes])
+            details = {**details, "mean_ms": value}
     return Figure(value=value, by_host=by_host, details=details)
 
 

@@ -253,6 +253,8 @@ def random_access(scale: float) -> Suite:
             b"ioengine": b"psync",
             b"runtime": b"%d" % seconds,
             b"group_reporting": b"1",
+            # Processes of its own would outlive it when it is killed.
+            b"thread": b"1",
             b"randrepeat": b"1",
             b"output-format": b"json",
         }

@@ -82,6 +82,20 @@ def test_mistakes_are_told(site: Site) -> None:
     site.fails(4, "bench", "run", "--suite", "streaming", "--on", "target", "--scale", "100", says=("free", "--scale"))
 
 
+def test_a_directory_of_users_is_not_worked_in(site: Site, tmp_path: Path) -> None:
+    """Scans leave benchmarks out of the root alone, and a user may exchange what lies in his own directory."""
+    (tmp_path / "way").symlink_to(site.source / "home")
+    for place in (site.source / "home/alice", tmp_path / "way" / "alice"):
+        on = ("bench", "run", "--suite", "latency", "--on", str(place), *QUICK)
+        site.fails(2, *on, says=("lies in the source", "--on source"))
+    assert list((site.source / "home/alice").iterdir()) == [site.source / "home/alice/letter"]
+
+
+def test_the_root_of_the_source_is_the_source_however_it_is_named(site: Site) -> None:
+    done = site.call("bench", "run", "--suite", "latency", "--on", f"{site.source}/", "-n", "--json", *QUICK)
+    assert json.loads(done.stdout)["room"][0]["place"]["label"] == "source"
+
+
 def test_a_suite_whose_steps_were_all_left_out_says_why(site: Site) -> None:
     why = "left out: fio, random reads: fio is not installed on localhost"
     with bootstrap.Wiring(load_site(site.file)).ledger() as ledger:

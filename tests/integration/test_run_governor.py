@@ -134,10 +134,10 @@ class Governed:
             by=StreamsBy.FIXED,
         )
 
-    async def run(self, *meanwhile: tuple[float, Callable[[], None]], **changes: Any) -> None:
+    async def run(self, *meanwhile: tuple[float, Callable[[], object]], **changes: Any) -> None:
         """Run to the end; meanwhile, so long after its beginning, something else happens."""
 
-        async def later(after_s: float, act: Callable[[], None]) -> None:
+        async def later(after_s: float, act: Callable[[], object]) -> None:
             await asyncio.sleep(0)
             await self.world.clock.sleep(after_s)
             act()

@@ -60,8 +60,8 @@ def prints(work: dict[str, Any], _seed: int) -> None:
 
 
 def one_write(work: dict[str, Any], _seed: int) -> None:
-    """Writes of 1 MiB, synced."""
-    left, block = work["size_bytes"], bytes(BLOCK_BYTES)
+    """Writes of 1 MiB of the same text, synced: zeros would be less work where a file system compresses, or leaves holes."""
+    left, block = work["size_bytes"], (_PRINT * (BLOCK_BYTES // len(_PRINT) + 1))[:BLOCK_BYTES]
     with open(work["path"], "wb", buffering=0) as file:
         while left:
             left -= file.write(block[:left])

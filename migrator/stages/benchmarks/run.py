@@ -58,7 +58,7 @@ async def run_benchmarks(request: BenchmarkRequest, world: BenchmarkWorld) -> Be
             replace(place, filesystem=seen[request.hosts[0], place.label].filesystem) for place in request.places
         )
         devices = {where: look.device for where, look in seen.items()}
-        return await _run_all(replace(request, places=places), suites, missing, summary, world, devices)
+        return await _run_all(replace(request, places=places), suites, missing, summary, world, devices=devices)
 
 
 async def _check(request: BenchmarkRequest, world: BenchmarkWorld) -> None:
@@ -86,6 +86,7 @@ async def _run_all(
     missing: Mapping[str, str],
     summary: BenchmarkSummary,
     world: BenchmarkWorld,
+    *,
     devices: Mapping[tuple[str, str], int],
 ) -> BenchmarkSummary:
     results, failures = [], []

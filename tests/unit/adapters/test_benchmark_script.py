@@ -1,6 +1,17 @@
 """The script that is sent to hosts."""
 
-from migrator.adapters.benchmarks import far_content, far_main
+import asyncio
+import json
+import os
+import zlib
+from pathlib import Path
+
+import pytest
+
+from migrator.adapters.benchmarks import far_content, far_lanes, far_main, far_work
+from migrator.adapters.benchmarks.hosts import HostWorkloads
+from migrator.ports.hosts import HostFacts
+from migrator.ports.processes import Command, Completed
 
 
 def test_equal_seeds_make_equal_trees_and_one_file_has_what_is_searched_for() -> None:
@@ -22,6 +33,33 @@ def test_no_two_blocks_of_a_transfer_are_equal_and_sizes_are_exact() -> None:
     assert [len(piece) for piece in far_content.blocks(1, b"small", 0, 3)] == [3]
 
 
+def test_prints_and_large_writes_write_the_same_text(tmp_path: Path) -> None:
+    """Zeros would be no work for a file system that compresses, and the two are held against each other."""
+    size = 2 * far_content.BLOCK_BYTES + 50
+    for kind in ("prints", "one-write"):
+        far_work.do({"kind": kind, "path": os.fsencode(tmp_path / kind), "size_bytes": size}, 1)
+    prints, large = ((tmp_path / kind).read_bytes() for kind in ("prints", "one-write"))
+    assert len(prints) == len(large) == size
+    assert abs(len(zlib.compress(large)) - len(zlib.compress(prints))) < 0.1 * len(zlib.compress(prints))
+    assert set(large) == set(prints)
+
+
+def test_what_a_compiler_starts_is_in_memory_before_it_is_timed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("cc", "as", "ar", "sh", "rm", "dd"):
+        program = tmp_path / name
+        program.write_text(f'#!/bin/sh\necho {name} "$@" >> {tmp_path}/said\n')
+        program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    for name in ("dd", "cc"):
+        far_lanes.load(name)
+    said = (tmp_path / "said").read_text().splitlines()
+    assert said[0] == "dd --version"
+    assert any(line.startswith("cc ") and " -S " in line for line in said), "the compiler proper is another program"
+    assert {line.split()[0] for line in said} == {"dd", "cc", "as", "ar", "sh", "rm"}
+
+
 def test_a_byte_that_goes_through_a_bond_and_its_devices_counts_once() -> None:
     lines = [
         "    lo: 500 1 0 0 0 0 0 0 500 1 0 0 0 0 0 0",
@@ -30,3 +68,40 @@ def test_a_byte_that_goes_through_a_bond_and_its_devices_counts_once() -> None:
         " bond0: 50 1 0 0 0 0 0 0 10 1 0 0 0 0 0 0",
     ]
     assert far_main.network_bytes(lines, lambda name: name == "bond0") == 60
+
+
+class Asked:
+    """A host on which nothing happens but the noting of what was asked."""
+
+    def __init__(self) -> None:
+        self.timeout_s: float | None = None
+        self.processes = self
+
+    async def reach(self, _name: str) -> "Asked":
+        return self
+
+    async def identity(self) -> HostFacts:
+        return HostFacts(
+            name="gl1",
+            node_name="gl1",
+            architecture="x86_64",
+            python_version=(3, 11, 2),
+            effective_uid=0,
+            boot_id="",
+            clock_offset_s=0.0,
+            round_trip_s=0.0,
+            python=b"python3",
+            process_id=1,
+        )
+
+    async def run(self, command: Command) -> Completed:
+        self.timeout_s = command.timeout_s
+        answer = {"span_s": 1.0, "load_average": 1.0, "disk_bytes_per_s": None, "network_bytes_per_s": None}
+        return Completed(exit_code=0, stdout=json.dumps(answer).encode(), stderr=b"", timed_out=False)
+
+
+def test_a_host_may_be_watched_for_an_hour() -> None:
+    host = Asked()
+    asyncio.run(HostWorkloads(host).background("gl1", 3600.0))  # type: ignore[arg-type]
+    assert host.timeout_s is not None
+    assert host.timeout_s > 3600.0

@@ -149,6 +149,36 @@ def test_warm_caches_unfinished_runs_and_hosts_apart_are_cautions() -> None:
     assert comparison.notes == ("left out: fio",)
 
 
+def test_tests_that_are_over_at_once_are_a_caution() -> None:
+    """The start of a program is a good part of them."""
+    (comparison,) = compare(
+        [result(measured(A, [9.0]), measured(B, [0.02]), measured(A, [9.0], step="du"), measured(B, [8.0], step="du"))]
+    )
+    (caution,) = [one for one in comparison.cautions if "--scale" in one]
+    assert "ls -lR on target" in caution
+    assert "du" not in caution
+    rate = [replace(one, step="one-read", unit=Unit.BYTES_PER_S, value=1e9) for one in measured(A, [1.0])]
+    (comparison,) = compare([result(rate, record=replace(RECORD, suite=SuiteName.STREAMING, places=(A,)))])
+    assert any("one stream reads it on source" in one for one in comparison.cautions)
+
+
+@pytest.mark.parametrize(("kind", "reaches"), [("fuse.glusterfs", False), ("beegfs", False), ("xfs", True), ("", True)])
+def test_where_a_sync_does_not_reach_the_servers_that_is_told(kind: str, reaches: bool) -> None:
+    place = replace(A, filesystem=kind)
+    record = replace(RECORD, suite=SuiteName.UNTAR, places=(place,))
+    (comparison,) = compare([result(measured(place, [10.0], step="many-small"), record=record)])
+    assert any("servers" in one for one in comparison.cautions) is not reaches
+
+
+def test_one_label_for_two_file_systems_is_a_caution() -> None:
+    before = result(measured(A, [10.0]), record=replace(RECORD, places=(replace(A, filesystem="fuse.glusterfs"),)))
+    after = result(measured(A, [5.0]), record=replace(RECORD, id=7, places=(replace(A, filesystem="xfs"),)))
+    (comparison,) = compare([before, after])
+    assert "source is not one file system: fuse.glusterfs at /a in 3, xfs at /a in 7" in comparison.cautions
+    (comparison,) = compare([before, replace(before, record=replace(before.record, id=8))])
+    assert not any("not one file system" in one for one in comparison.cautions)
+
+
 def test_the_load_before_is_that_of_each_run_once() -> None:
     runs = [1.0, 2.0]
     (comparison,) = compare([result(measured(A, runs), measured(A, runs, step="du"), measured(B, runs))])

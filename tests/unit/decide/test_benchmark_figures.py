@@ -44,6 +44,7 @@ def test_a_latency_is_the_mean_over_all_reads_and_percentiles_are_the_worst_host
     ]
     found = figure(Unit.MILLISECONDS, hosts, size_bytes=0)
     assert found.value == 2.0
+    assert found.details["mean_ms"] == 2.0
     assert found.details["p99_ms"] == 9.0
     assert found.details["reads"] == 400.0
 
