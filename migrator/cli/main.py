@@ -9,30 +9,30 @@ from migrator import __version__
 from migrator.cli.invocation import Invocation
 
 _VERBS = {
-    "init": "migrator.cli.init:init_command",
-    "doctor": "migrator.cli.doctor:doctor_command",
-    "scan": "migrator.cli.scan:scan_command",
-    "plan": "migrator.cli.plan:plan_command",
-    "run": "migrator.cli.run:run_command",
-    "tune": "migrator.cli.tune:tune_command",
-    "pause": "migrator.cli.tune:pause_command",
-    "resume": "migrator.cli.tune:resume_command",
-    "reap": "migrator.cli.reap:reap",
-    "verify": "migrator.cli.verify:verify_command",
-    "announce": "migrator.cli.announce:announce_command",
-    "backup": "migrator.cli.backup:backup_command",
-    "cutover": "migrator.cli.cutover:cutover_command",
-    "rollback": "migrator.cli.cutover:rollback_command",
-    "purge": "migrator.cli.purge:purge_command",
-    "status": "migrator.cli.status:status_command",
-    "report": "migrator.cli.report:report_command",
-    "metrics": "migrator.cli.metrics:metrics_command",
-    "serve": "migrator.cli.serve:serve_command",
-    "brick": "migrator.cli.brick_retire:brick",
-    "bench": "migrator.cli.bench:bench",
-    "lab": "migrator.cli.lab:lab",
+    "init": ("migrator.cli.init:init_command", "write site.toml, create the ledger, record both file systems"),
+    "doctor": ("migrator.cli.doctor:doctor_command", "preflight: every finding with its fix"),
+    "scan": ("migrator.cli.scan:scan_command", "a new catalog of the whole source"),
+    "plan": ("migrator.cli.plan:plan_command", "ranking, batches, room, forecast, when bricks are free"),
+    "run": ("migrator.cli.run:run_command", "copy batches: a seed pass, then delta passes"),
+    "tune": ("migrator.cli.tune:tune_command", "other limits while a run goes on; what is in force"),
+    "pause": ("migrator.cli.tune:pause_command", "begin no more chunks, passes and cutovers"),
+    "resume": ("migrator.cli.tune:resume_command", "go on after a pause"),
+    "reap": ("migrator.cli.reap:reap", "old and tiny files: list, release, archive, restore"),
+    "verify": ("migrator.cli.verify:verify_command", "compare both sides, content included"),
+    "announce": ("migrator.cli.announce:announce_command", "tell users ahead when they will be moved"),
+    "backup": ("migrator.cli.backup:backup_command", "write down that the target was backed up"),
+    "cutover": ("migrator.cli.cutover:cutover_command", "move users for good, one after the other"),
+    "rollback": ("migrator.cli.cutover:rollback_command", "move users back, with what they changed since"),
+    "purge": ("migrator.cli.purge:purge_command", "free the source of users who are moved, against proof"),
+    "status": ("migrator.cli.status:status_command", "how far it is, now; --watch: live"),
+    "report": ("migrator.cli.report:report_command", "for management: how far, until when, and why"),
+    "metrics": ("migrator.cli.metrics:metrics_command", "progress and signs of life for Prometheus"),
+    "serve": ("migrator.cli.serve:serve_command", "the report as a local page that keeps itself up to date"),
+    "brick": ("migrator.cli.brick_retire:brick", "list, drain, stop, add, retire bricks; their status"),
+    "bench": ("migrator.cli.bench:bench", "the field's benchmarks on source, target and others"),
+    "lab": ("migrator.cli.lab:lab", "a rehearsal on this machine: up, churn, down"),
 }
-"""Every verb with its command, in the order in which a migration needs them."""
+"""Every verb with its command and what `--help` says of it, in the order in which a migration needs them."""
 
 
 class Verbs(click.Group):
@@ -40,7 +40,12 @@ class Verbs(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         """Their names, in the order of `--help`."""
-        return sorted(_VERBS)
+        return list(_VERBS)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click's signature
+        """One line each, which says all of it: nothing is cut off, and no verb is loaded for it."""
+        with formatter.section("Verbs, in the order in which a migration needs them"):
+            formatter.write_dl([(name, words) for name, (_, words) in _VERBS.items()])
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """The verb of this name, loaded; None where there is none."""
@@ -66,7 +71,7 @@ class Verbs(click.Group):
 
     def _loaded(self, name: str) -> click.Command:
         if name not in self.commands:
-            module, _, attribute = _VERBS[name].partition(":")
+            module, _, attribute = _VERBS[name][0].partition(":")
             self.add_command(getattr(import_module(module), attribute))
         return self.commands[name]
 
@@ -84,5 +89,5 @@ class Verbs(click.Group):
 @click.version_option(__version__, prog_name="migrator")
 @click.pass_context
 def main(context: click.Context, site_file: Path) -> None:
-    """Move a production GlusterFS volume to BeeGFS, user by user, and prove every byte."""
+    """Move the users of a production GlusterFS volume to BeeGFS, one after the other, with proofs of every copy."""
     context.obj = Invocation(site_file=site_file)

@@ -13,7 +13,7 @@ from migrator.domain.speed_up import (
     UserSpeedUps,
     Verdict,
 )
-from migrator.domain.units import several
+from migrator.domain.units import format_factor, several
 
 _UNITS = {TreeTest.LIST: "lines/s", TreeTest.USAGE: "lines/s", TreeTest.READ: "bytes/s"}
 SECONDS = "s"
@@ -68,15 +68,21 @@ def sums(users: Sequence[UserSpeedUps]) -> tuple[SpeedUpSum, ...]:
 
 def factor_words(one: SpeedUp) -> str:
     """As `3.20 times as fast (95 %: 2.90 to 3.50)`."""
-    said = f"{one.factor:.2f} times as fast"
+    said = f"{format_factor(one.factor)} times as fast"
     match one.verdict:
         case Verdict.SINGLE:
             how = f"{several(one.runs, 'run')}: noise not known"
             return f"{said} ({'a single run' if one.runs == 1 else how})"
         case Verdict.NO_DIFFERENCE:
-            return f"no difference beyond the noise ({said}, 95 %: {one.low:.2f} to {one.high:.2f})"
+            return f"no difference beyond the noise ({said}, 95 %: {_interval(one)})"
         case Verdict.FASTER | Verdict.SLOWER:
-            return f"{said} (95 %: {one.low:.2f} to {one.high:.2f})"
+            return f"{said} (95 %: {_interval(one)})"
+
+
+def _interval(one: SpeedUp) -> str:
+    if one.low is None or one.high is None:
+        return "not known"
+    return f"{format_factor(one.low)} to {format_factor(one.high)}"
 
 
 def user_words(user: str, every: Sequence[SpeedUp]) -> str:
@@ -98,7 +104,7 @@ def sum_words(one: SpeedUpSum) -> str:
     if counts[Verdict.SINGLE]:
         parts.append(f"{counts[Verdict.SINGLE]} of whose noise nothing is known (too few runs)")
     who = "1 user" if one.users == 1 else f"median of {several(one.users, 'user')}"
-    return f"{one.test.words}: {one.median:.2f} times as fast on the target ({who}): {', '.join(parts)}."
+    return f"{one.test.words}: {format_factor(one.median)} times as fast on the target ({who}): {', '.join(parts)}."
 
 
 def _counted(measurements: Sequence[TreeMeasurement], side: Side, test: TreeTest) -> list[TreeMeasurement]:

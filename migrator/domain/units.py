@@ -1,5 +1,7 @@
 """Sizes, durations, rates and counts: constants, and how they are shown. Parsing lives in `migrator.config`."""
 
+from collections.abc import Sequence
+
 KIB = 1024
 MIB = 1024 * KIB
 GIB = 1024 * MIB
@@ -52,3 +54,21 @@ def format_count(count: int) -> str:
 def several(count: int, one: str, many: str = "") -> str:
     """A count with its noun: `1 file`, `2,000 files`."""
     return f"{format_count(count)} {one if count == 1 else many or one + 's'}"
+
+
+def by_numbers(numbers: Sequence[int], one: str, many: str = "") -> str:
+    """Things by their numbers: `batch 3`, `batches 1, 2, 3`."""
+    return f"{one if len(numbers) == 1 else many or one + 's'} {', '.join(map(str, numbers))}"
+
+
+def format_factor(factor: float) -> str:
+    """How many times, to three digits: `0.85`, `2.24`, `17.4`, `103`. More would say more than is known."""
+    decimals = 2 if factor < 10 else 1 if factor < 100 else 0
+    return f"{factor:,.{decimals}f}"
+
+
+def format_age(age_s: float) -> str:
+    """How old something is, to one unit: `3 h`, `34 d`, `3.7 y`."""
+    if age_s >= 2 * YEAR_S:
+        return f"{age_s / YEAR_S:.1f} y"
+    return f"{age_s / DAY_S:.0f} d" if age_s >= 2 * DAY_S else format_duration(age_s)

@@ -4,12 +4,13 @@ from collections.abc import Iterator, Sequence
 
 from migrator.adapters.output.document import Block, Document, Section, facts, figure, paragraph, table, text, wide
 from migrator.adapters.output.wording import NONE, when
+from migrator.domain.addition import AdditionSide
 from migrator.domain.addition_run import AdditionEnding, AdditionSummary
 from migrator.domain.addition_seen import NewPlace
 from migrator.domain.addition_standing import AdditionStanding
 from migrator.domain.directory_owners import ListedDirectory
 from migrator.domain.paths import show
-from migrator.domain.units import format_count, format_duration, format_rate, format_size
+from migrator.domain.units import format_count, format_duration, format_rate, format_size, several
 
 _DIRECTORIES = 50
 
@@ -80,12 +81,14 @@ def _blocks(summary: AdditionSummary) -> Iterator[Block]:
     if summary.size_bytes is not None:
         pairs.append(("size", format_size(summary.size_bytes)))
     if summary.moved_files or summary.failures or summary.skipped:
-        pairs.append(("moved", f"{format_count(summary.moved_files)} files, {format_size(summary.moved_bytes)}"))
+        pairs.append(("moved", f"{several(summary.moved_files, 'file')}, {format_size(summary.moved_bytes)}"))
         pairs.append(("failures", format_count(summary.failures)))
         pairs.append(("skipped", format_count(summary.skipped)))
     yield facts(pairs)
     yield from directory_tables(summary.directories)
-    if summary.places:
+    # What the target has been given is mounted elsewhere by then.
+    given = summary.side is AdditionSide.TARGET and summary.ending is AdditionEnding.DONE
+    if summary.places and not given:
         columns = [
             wide("brick"),
             text("mounted at"),

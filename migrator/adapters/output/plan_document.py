@@ -20,7 +20,7 @@ from migrator.adapters.output.schedule_document import schedule_blocks
 from migrator.adapters.output.wording import NONE, percent, when, yes
 from migrator.domain.paths import show
 from migrator.domain.plan import AgeBucket, Batch, EmptyingCurve, Plan, Surprise, SurpriseKind, TreeUsage
-from migrator.domain.units import format_count, format_duration, format_size, several
+from migrator.domain.units import format_age, format_count, format_duration, format_size, several
 
 RANKING_ROWS = 20
 AGE_ROWS = 10
@@ -124,7 +124,7 @@ def _usage_row(rank: int, usage: TreeUsage, all_bytes: int) -> tuple[str, ...]:
         f"{format_count(usage.tiny_files)} ({tiny})",
         format_size(usage.largest_bytes),
         format_count(usage.link_groups),
-        format_duration(usage.median_age_s),
+        format_age(usage.median_age_s),
     )
 
 

@@ -67,12 +67,7 @@ def snapshot_line(snapshot: Snapshot) -> str:
 
 
 def _drain(snapshot: DrainProgress) -> list[str]:
-    of_files = "" if snapshot.total_files is None else f" of {format_count(snapshot.total_files)}"
-    of_bytes = "" if snapshot.total_bytes is None else f" of {format_size(snapshot.total_bytes)}"
-    parts = [
-        f"{snapshot.step} {' '.join(snapshot.bricks)}: {format_count(snapshot.files)}{of_files} files",
-        f"{format_size(snapshot.size_bytes)}{of_bytes}",
-    ]
+    parts = [f"{snapshot.step} {' '.join(snapshot.bricks)}: {_moved(snapshot)}"]
     if snapshot.bytes_per_s is not None and snapshot.files_per_s is not None:
         parts += [format_rate(snapshot.bytes_per_s), f"{snapshot.files_per_s:,.1f} files/s"]
     parts.append("time left not known yet" if snapshot.left_s is None else f"{format_duration(snapshot.left_s)} left")
@@ -81,6 +76,19 @@ def _drain(snapshot: DrainProgress) -> list[str]:
     if snapshot.skipped:
         parts.append(f"{format_count(snapshot.skipped)} skipped")
     return [*parts, format_duration(snapshot.elapsed_s)]
+
+
+def _moved(snapshot: DrainProgress) -> str:
+    """What was moved of what lay there. It may be more: a host that drains a brick also moves, on its other bricks, what the new
+    layout wants elsewhere, and Gluster counts both together.
+    """
+    files, total_files = snapshot.files, snapshot.total_files
+    size_bytes, total_bytes = snapshot.size_bytes, snapshot.total_bytes
+    if total_files is None or total_bytes is None:
+        return f"{several(files, 'file')}, {format_size(size_bytes)}"
+    if files > total_files or size_bytes > total_bytes:
+        return f"{several(files, 'file')}, {format_size(size_bytes)}, with what other bricks had to move"
+    return f"{format_count(files)} of {several(total_files, 'file')}, {format_size(size_bytes)} of {format_size(total_bytes)}"
 
 
 def event_line(event: Event) -> str:

@@ -36,7 +36,7 @@ def catalog_document(record: CatalogRecord) -> Document:
                 ("catalog", record.name),
                 ("via", record.via),
                 ("began", when(record.started_at_s)),
-                ("took", _took(record.started_at_s, record.finished_at_s)),
+                ("took", _scan_took(record)),
                 ("user trees", format_count(len(record.trees))),
                 ("files", format_count(record.files)),
                 ("directories", format_count(record.directories)),
@@ -259,6 +259,17 @@ def _batch(batch: BatchSummary, *, dry_run: bool) -> Iterator[Block]:
 def _counts(title: str, counts: Mapping[str, int]) -> Block:
     rows = sorted(((str(kind), count) for kind, count in counts.items() if count), key=lambda row: (-row[1], row[0]))
     return table(title, [text("kind"), figure("paths")], ((kind, format_count(count)) for kind, count in rows))
+
+
+def _scan_took(record: CatalogRecord) -> str:
+    """From the command's beginning to the end of the catalog: a record begins only when the volume was looked at. Of a scan of the
+    mount that was gone on with after a kill it is all that lay between.
+    """
+    if record.finished_at_s is None:
+        return NONE
+    times = record.times
+    whole_s = times.checks_s + times.walk_s + times.finish_s
+    return format_duration(max(record.finished_at_s - record.started_at_s, whole_s))
 
 
 def _took(started_at_s: float, finished_at_s: float | None) -> str:

@@ -19,7 +19,7 @@ from migrator.adapters.output.wording import shortened
 from migrator.decide.speed_up import SECONDS, factor_words, sum_words
 from migrator.domain.speed_up import SpeedUp, SpeedUpSum, UserSpeedUps, Verdict
 from migrator.domain.tree import UserTree
-from migrator.domain.units import format_count, format_rate
+from migrator.domain.units import format_count, format_factor, format_rate
 
 _USERS = 10
 _NAME = 24
@@ -92,7 +92,7 @@ def _chart(users: Sequence[UserSpeedUps], sums: Sequence[SpeedUpSum], every: int
         )
         for user in users
     )
-    medians = ", ".join(f"{one.test.words} {one.median:.2f}" for one in sums)
+    medians = ", ".join(f"{one.test.words} {format_factor(one.median)}" for one in sums)
     who = "the users" if len(users) == every else f"the {len(users)} users who were moved last, of {every}"
     return BarChart(
         title="How many times as fast the target is, by user",
@@ -104,7 +104,7 @@ def _chart(users: Sequence[UserSpeedUps], sums: Sequence[SpeedUpSum], every: int
 
 
 def _bar_words(one: SpeedUp) -> str:
-    said = f"{one.factor:.2f} times"
+    said = f"{format_factor(one.factor)} times"
     match one.verdict:
         case Verdict.SINGLE:
             return f"{said}, noise not known"

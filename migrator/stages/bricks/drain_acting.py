@@ -15,7 +15,7 @@ from migrator.domain.drain_seen import Act, AuditSeen, DrainSeen, PlaceSeen
 from migrator.domain.errors import Refused, ToolFailed
 from migrator.domain.events import EventKind, Severity
 from migrator.domain.hooks import HookStep
-from migrator.domain.units import several
+from migrator.domain.units import format_count, several
 from migrator.domain.volume_tasks import TaskKind, TaskStatus
 from migrator.stages.bricks.audit import audit_bricks
 from migrator.stages.bricks.drain_context import DrainCall, bricks_of, samples_of
@@ -99,7 +99,8 @@ class DrainActor:
         async with probing(self.call.world.probing):
             moved = await watch.until_moved(record)
         found = standing(record, self.call.world.ledger.drains.samples(record.id))
-        words = f"{found.moved_files:,} files moved, {found.failures} failures, {found.skipped} skipped"
+        counters = several(found.moved_files, "file"), several(found.failures, "failure"), format_count(found.skipped)
+        words = "{} moved, {}, {} skipped".format(*counters)
         return Done(words=words, result=None if moved or act.seen_done else act.intent)
 
     async def _audit(self, act: Act, record: DrainRecord) -> Done:

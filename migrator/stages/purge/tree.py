@@ -158,7 +158,9 @@ class PurgeOfTree:
         try:
             closed = await self._put(placed)
             self._say(
-                Severity.INFO, EventKind.PURGE_STARTED, f"the source of {tree.user} is freed: {self._sum_words(whole)}"
+                Severity.INFO,
+                EventKind.PURGE_STARTED,
+                f"the source of {tree.user} is being freed: {self._sum_words(whole)}",
             )
             removed = await self._remove(closed, proofs, names)
         except MigratorError as error:

@@ -7,6 +7,7 @@ from migrator.domain.errors import MigratorError, Refused, UsageError
 from migrator.domain.plan import Batch, Plan
 from migrator.domain.run import GuardFinding, RunRequest
 from migrator.domain.site import Capacity, MountIdentity, Need
+from migrator.domain.units import by_numbers
 from migrator.ports.filesystem import FileSystem
 from migrator.ports.site import SiteRecord
 from migrator.stages.run.context import World
@@ -52,7 +53,7 @@ def read_plan(world: World, request: RunRequest) -> tuple[Plan, SiteRecord]:
     numbers = {batch.number for batch in plan.batches}
     if missing := [number for number in request.batches if number not in numbers]:
         raise UsageError(
-            f"the plan {plan.name} has no batch {', '.join(map(str, missing))}",
+            f"the plan {plan.name} has no {by_numbers(missing, 'batch', 'batches')}",
             hint=f"it has {_ranges(sorted(numbers))}; see `migrator status`",
         )
     return plan, site

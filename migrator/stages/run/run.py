@@ -5,10 +5,11 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
-from migrator.domain.errors import ExitCode, Interrupted, MigratorError
+from migrator.domain.errors import Interrupted
 from migrator.domain.events import EventKind, Severity
-from migrator.domain.plan import Plan
+from migrator.domain.plan import Batch, Plan
 from migrator.domain.run import BatchSummary, GuardFinding, Refusal, RunRequest, RunStopped, RunSummary
+from migrator.domain.units import by_numbers
 from migrator.ports.activity import Activity
 from migrator.ports.blocking import Blocking
 from migrator.ports.catalog import ChunkLists
@@ -25,6 +26,7 @@ from migrator.ports.run_files import RunDirectory, RunFiles
 from migrator.ports.site import SiteRecord
 from migrator.ports.storage_targets import StorageTargets
 from migrator.stages.probing import ProbeWorld, probing
+from migrator.stages.recorded_run import recorded_run
 from migrator.stages.run.bases import unfinished_delta
 from migrator.stages.run.batch import BatchRun
 from migrator.stages.run.capacity_watch import capacity_watch
@@ -101,46 +103,43 @@ async def run_batches(
     if request.dry_run:
         batches = [choose_trees(ledger, plan, batch, request.trees) for batch in numbered]
         return await _preview(world, request, plan, site, batches, hooks=hooks, deltas=deltas)
-    purpose = f"run of batch {', '.join(str(batch.number) for batch in numbered)} of plan {plan.name}"
+    purpose = f"run of {_which(numbered)} of plan {plan.name}"
     with locks.hold(VERB, purpose), files.open(VERB, clock.now_s()) as directory:
         # A cutover holds the same lock: nobody is moved from here on.
         batches = [choose_trees(ledger, plan, batch, request.trees) for batch in numbered]
         earlier = ledger.runs.latest(VERB)
-        run_id = ledger.runs.start(verb=VERB, pid=request.pid, at_s=clock.now_s(), directory=directory.path)
-        invocation = Invocation(world=world, request=request, run_id=run_id, directory=directory)
-        hooking = Hooking(invocation=invocation, hooks=hooks, plan=plan, site=site)
-        exit_code = ExitCode.FAILED
-        try:
-            async with (
-                heartbeat(invocation),
-                capacity_watch(world),
-                sample_thinning(world),
-                probing(probes),
-                governed(invocation, governing),
-            ):
-                summary = await _copy(
-                    hooking,
-                    batches,
-                    directory,
-                    heard_at_s=earlier.heartbeat_at_s if earlier else 0.0,
-                    deltas=deltas,
-                )
-            exit_code = summary.exit_code
-        except asyncio.CancelledError:
-            exit_code = ExitCode.INTERRUPTED
-            invocation.say(EventKind.RUN_INTERRUPTED, Severity.WARNING, purpose, "interrupted: every stream ended")
-            raise Interrupted(
-                f"{purpose} was interrupted: every stream has been ended",
-                hint="the same command goes on where it was",
-            ) from None
-        except MigratorError as error:
-            exit_code = error.exit_code
-            LOG.error("%s", error.message, extra={"hint": error.hint})
-            raise
-        finally:
-            # The last thing that is done for a run: a killed one is told by its heartbeat.
-            ledger.runs.finish(run_id, clock.now_s(), exit_code.value)
+        async with recorded_run(
+            ledger.runs,
+            clock,
+            verb=VERB,
+            pid=request.pid,
+            directory=directory.path,
+            log=LOG,
+            heartbeat_interval_s=request.heartbeat_interval_s,
+        ) as recorded:
+            invocation = Invocation(world=world, request=request, run_id=recorded.id, directory=directory)
+            hooking = Hooking(invocation=invocation, hooks=hooks, plan=plan, site=site)
+            heard_at_s = earlier.heartbeat_at_s if earlier else 0.0
+            try:
+                async with (
+                    capacity_watch(world),
+                    sample_thinning(world),
+                    probing(probes),
+                    governed(invocation, governing),
+                ):
+                    summary = await _copy(hooking, batches, directory, heard_at_s=heard_at_s, deltas=deltas)
+            except asyncio.CancelledError:
+                invocation.say(EventKind.RUN_INTERRUPTED, Severity.WARNING, purpose, "interrupted: every stream ended")
+                raise Interrupted(
+                    f"{purpose} was interrupted: every stream has been ended",
+                    hint="the same command goes on where it was",
+                ) from None
+            recorded.exit_code = summary.exit_code
     return summary
+
+
+def _which(batches: Sequence[Batch]) -> str:
+    return by_numbers([batch.number for batch in batches], "batch", "batches")
 
 
 async def _copy(
@@ -152,9 +151,9 @@ async def _copy(
     deltas: Deltas | None,
 ) -> RunSummary:
     invocation, plan, site = hooking.invocation, hooking.plan, hooking.site
-    numbers = ", ".join(str(chosen.batch.number) for chosen in batches)
+    which = _which([chosen.batch for chosen in batches])
     subject = f"plan {plan.name}"
-    invocation.say(EventKind.RUN_STARTED, Severity.INFO, subject, f"run of batch {numbers} of plan {plan.name}")
+    invocation.say(EventKind.RUN_STARTED, Severity.INFO, subject, f"run of {which} of plan {plan.name}")
     await hooking.begin()
     await recover(invocation, site, heard_at_s=heard_at_s)
     if deltas is not None:
@@ -173,7 +172,7 @@ async def _copy(
             raise RunStopped(summary.stopped, so_far)
     whole = RunSummary(run_id=invocation.run_id, directory=directory.path, dry_run=False, batches=tuple(done))
     words, severity = run_words(whole)
-    invocation.say(EventKind.RUN_FINISHED, severity, subject, f"batch {numbers}: {words}")
+    invocation.say(EventKind.RUN_FINISHED, severity, subject, f"{which}: {words}")
     return whole
 
 
@@ -278,20 +277,3 @@ async def governed(invocation: Invocation, governing: Governing | None) -> Async
         yield
     finally:
         await cancel_and_wait(task)
-
-
-@asynccontextmanager
-async def heartbeat(invocation: Invocation) -> AsyncIterator[None]:
-    """Renew the run's heartbeat in the ledger until the end of the block."""
-    world = invocation.world
-
-    async def beat() -> None:
-        while True:
-            await world.clock.sleep(invocation.request.heartbeat_interval_s)
-            world.ledger.runs.heartbeat(invocation.run_id, world.clock.now_s())
-
-    task = asyncio.create_task(beat())
-    try:
-        yield
-    finally:
-        task.cancel()

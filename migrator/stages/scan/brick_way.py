@@ -123,8 +123,10 @@ class BrickWay:
 
     def _show(self) -> None:
         by_tree = self._team.by_tree()
+        # A directory lies on every brick, and is one path of the catalog.
+        directories = max((walker.directory_count for walker in self._team.walkers), default=0)
         self._session.show(
-            rows=sum(rows for rows, _ in by_tree.values()),
+            rows=sum(rows for rows, _ in by_tree.values()) + directories,
             directories_waiting=0,
             problems=self._team.problems,
             by_tree=by_tree,

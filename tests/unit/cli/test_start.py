@@ -4,6 +4,9 @@ import subprocess
 import sys
 
 import pytest
+from click.testing import CliRunner
+
+from migrator.cli.main import main
 
 LARGE = {"jinja2", "alembic", "mako", "duckdb", "pyarrow", "sqlalchemy", "rich", "pygments"}
 _THEN_PRINT_MODULES = """
@@ -51,3 +54,11 @@ def test_a_word_that_is_nearly_a_verb_is_answered_with_the_verb() -> None:
     shown = subprocess.run([sys.executable, "-m", "migrator", "stauts"], capture_output=True, text=True, check=False)
     assert shown.returncode == 2
     assert "status" in shown.stderr
+
+
+def test_help_has_every_verb_in_the_order_of_a_migration_and_cuts_no_words_off() -> None:
+    shown = CliRunner().invoke(main, ["--help"], terminal_width=80).output
+    lines = shown.partition("Verbs, in the order in which a migration needs them:\n")[2].splitlines()
+    assert [line.split()[0] for line in lines] == list(main.load())
+    assert not any("..." in line for line in lines)
+    assert max(map(len, lines)) <= 80

@@ -2,11 +2,16 @@
 
 from dataclasses import replace
 
+import pytest
+
+from migrator.adapters.output.addition_document import addition_document
 from migrator.adapters.output.document import Document
 from migrator.adapters.output.drain_document import brick_standings_document, drain_document
 from migrator.adapters.output.markdown import to_markdown
 from migrator.adapters.output.progress_lines import snapshot_line
 from migrator.domain.addition import AdditionSide, AdditionState
+from migrator.domain.addition_run import AdditionEnding, AdditionSummary
+from migrator.domain.addition_seen import NewPlace
 from migrator.domain.addition_standing import AdditionStanding, BrickStandings
 from migrator.domain.brick_list import BrickRoom
 from migrator.domain.drain import DrainState
@@ -140,16 +145,37 @@ def test_how_far_additions_are() -> None:
         assert words in shown
 
 
-def test_progress_in_one_line() -> None:
-    line = snapshot_line(
+@pytest.mark.parametrize(
+    ("ending", "shown"), [(AdditionEnding.DONE, False), (AdditionEnding.PLANNED, True), (AdditionEnding.HALTED, True)]
+)
+def test_what_lies_there_is_not_told_once_the_target_has_the_brick(ending: AdditionEnding, shown: bool) -> None:
+    """By then its file system is mounted elsewhere, and what lies there is something else."""
+    added = AdditionSummary(
+        side=AdditionSide.TARGET,
+        volume="vol1",
+        bricks=(BRICK,),
+        instead_of=None,
+        dry_run=False,
+        ending=ending,
+        state=AdditionState.SETTLED,
+        words="",
+        places=(NewPlace(name=BRICK, mount="/srv", own=True, filesystem="tmpfs"),),
+        moved_files=1,
+    )
+    assert ("tmpfs" in text(addition_document(added))) is shown
+    assert "1 file, 0 B" in text(addition_document(added))
+
+
+def progress(files: int, size_bytes: int, total_files: int | None, total_bytes: int | None) -> str:
+    return snapshot_line(
         DrainProgress(
             bricks=(BRICK,),
             step="draining",
             elapsed_s=60.0,
-            files=400,
-            size_bytes=4 * GIB,
-            total_files=1000,
-            total_bytes=10 * GIB,
+            files=files,
+            size_bytes=size_bytes,
+            total_files=total_files,
+            total_bytes=total_bytes,
             failures=2,
             skipped=1,
             files_per_s=None,
@@ -157,6 +183,17 @@ def test_progress_in_one_line() -> None:
             left_s=None,
         )
     )
-    assert line == (
-        f"draining {BRICK}: 400 of 1,000 files, 4.0 GiB of 10.0 GiB, time left not known yet, 2 failures, 1 skipped, 1 min"
-    )
+
+
+@pytest.mark.parametrize(
+    ("told", "words"),
+    [
+        ((400, 4 * GIB, 1000, 10 * GIB), "400 of 1,000 files, 4.0 GiB of 10.0 GiB"),
+        ((1, 37, None, None), "1 file, 37 B"),
+        ((1, 37, 0, 0), "1 file, 37 B, with what other bricks had to move"),
+        ((1200, 4 * GIB, 1000, 10 * GIB), "1,200 files, 4.0 GiB, with what other bricks had to move"),
+    ],
+)
+def test_progress_in_one_line(told: tuple[int, int, int | None, int | None], words: str) -> None:
+    """A share of what lay there is not told where more than that was moved."""
+    assert progress(*told) == f"draining {BRICK}: {words}, time left not known yet, 2 failures, 1 skipped, 1 min"

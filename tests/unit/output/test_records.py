@@ -174,6 +174,29 @@ def test_a_catalog_says_why_it_is_not_whole() -> None:
     assert "whole: under way" in text_of(catalog_document(replace(record, finished_at_s=None)))
 
 
+def test_no_part_of_a_scan_takes_longer_than_the_whole() -> None:
+    """A record begins when the volume was looked at, and that time belongs to the scan too."""
+    record = CatalogRecord(
+        name="c1",
+        scan_id=1,
+        site_id="s",
+        via="bricks",
+        trees=(),
+        parts=(),
+        started_at_s=10.0,
+        finished_at_s=10.2,
+        whole=True,
+        reasons=(),
+        rows=0,
+        files=0,
+        directories=0,
+        size_bytes=0,
+        problems=0,
+        times=ScanTimes(checks_s=3.5, walk_s=0.5, finish_s=0.5),
+    )
+    assert "took: 4.5 s" in text_of(catalog_document(record))
+
+
 def test_a_catalog_of_bricks_shows_each_of_them_and_where_the_time_went() -> None:
     record = CatalogRecord(
         name="c1",
