@@ -75,6 +75,15 @@ class Glusterd:
     async def replace(self, old: str, new: str) -> None:
         raise AssertionError("nothing is to be replaced")
 
+    async def take_offline(self, brick: str) -> None:
+        raise AssertionError("no brick is to be taken offline")
+
+    async def put_in(self, brick: str, *, marked: bool) -> None:
+        raise AssertionError("no brick is to take its own place")
+
+    async def start_bricks(self) -> None:
+        raise AssertionError("no brick was taken offline")
+
     async def fix_layout(self) -> str:
         return self.volume.begin(fix_layout=True)
 

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from migrator.adapters.bricks.blamed import blamed_in_set
 from migrator.adapters.bricks.directories import HostDirectories
 from migrator.adapters.bricks.known_directories import DirectoryFiles
 from migrator.adapters.bricks.marks import still_strange_on
@@ -61,6 +62,7 @@ async def addition_world(
             ),
             probing=probe_world(wiring, ledger),
             scan=whole_scan(wiring, source, ledger, progress, found, via="bricks") if site.source.hosts else None,
+            blamed=lambda state, name: blamed_in_set(hosts, state, name),
             strange=lambda brick, volume_id, paths: still_strange_on(hosts, brick, volume_id, paths),
             directories=DirectoryWorld(
                 walks=HostDirectories(hosts),

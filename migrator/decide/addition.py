@@ -16,10 +16,19 @@ from migrator.decide.addition_guards import (
     swap_problems,
     target_problems,
 )
+from migrator.decide.addition_in_place import healed, next_in_place
 from migrator.decide.addition_places import place_problems
 from migrator.decide.addition_tasks import Watching, give_up, watched
 from migrator.decide.addition_words import AGAIN, against, finished_words
-from migrator.domain.addition import IN_STATES, AdditionRecord, AdditionSide, AdditionState, AdditionStep, TargetRoom
+from migrator.domain.addition import (
+    ENDED_STATES,
+    IN_STATES,
+    AdditionRecord,
+    AdditionSide,
+    AdditionState,
+    AdditionStep,
+    TargetRoom,
+)
 from migrator.domain.addition_seen import Act, AdditionSeen, Finished, Halt, Step, Wish
 from migrator.domain.volume_tasks import remove_brick_of
 
@@ -53,7 +62,9 @@ _ADD_SEEN = Act(step=_A.ADD, intent=_S.ADDING, result=_S.ADDED, seen_done=True)
 def next_step(record: AdditionRecord, seen: AdditionSeen, wish: Wish) -> Step:
     """What is done next. An addition that has failed waits: see `begin_again`."""
     state = record.state
-    if state is _S.SETTLED:
+    if state in (_S.HEALED, _S.SETTLED) and wish.take_back:
+        return Halt(words=f"there is nothing to take back: {finished_words(record)}", hint="")
+    if state in ENDED_STATES:
         return Finished(state=state, words=finished_words(record))
     if state in (_S.SEEN, _S.BALANCED, _S.HEALED):
         return _finish(state)
@@ -66,6 +77,8 @@ def next_step(record: AdditionRecord, seen: AdditionSeen, wish: Wish) -> Step:
         return halt
     if record.side is AdditionSide.TARGET:
         return _to_target(record, seen)
+    if record.in_place:
+        return next_in_place(record, seen, wish)
     inside = _inside(record, seen)
     if inside is None:
         return Halt(
@@ -85,6 +98,8 @@ def begin_again(record: AdditionRecord, seen: AdditionSeen, wish: Wish) -> Step:
         return next_step(record, seen, wish)
     if halt := _cannot_tell(record, seen):
         return halt
+    if record.in_place:
+        return next_in_place(record, seen, wish)
     inside = _inside(record, seen)
     if inside is None:
         return next_step(record, seen, wish)
@@ -108,7 +123,11 @@ def grown(before: TargetRoom | None, now: TargetRoom | None, *, bricks: int, siz
 
 
 def may_add(record: AdditionRecord) -> bool:
-    """Whether the places of the bricks and everything else that guards look at have to be looked at."""
+    """Whether the places of the bricks and everything else that guards look at have to be looked at. Where a brick takes its own
+    place, which file system lies there tells how far it is.
+    """
+    if record.in_place:
+        return record.state not in ENDED_STATES
     return record.state in (_S.PLANNED, _S.PREPARING, _S.PREPARED, _S.ADDING, _S.HANDING, _S.FAILED)
 
 
@@ -205,11 +224,7 @@ def _in_the_volume(record: AdditionRecord, seen: AdditionSeen, wish: Wish) -> St
 
 
 def _heal(record: AdditionRecord, seen: AdditionSeen) -> Step:
-    heals = () if seen.state is None or seen.state.heals is None else seen.state.heals
-    done = record.bricks[0] in {one.brick for one in heals} and all(
-        one.status == "Connected" and one.entries == 0 for one in heals
-    )
-    return _HEALED if done else _HEAL
+    return _HEALED if healed(record, seen) else _HEAL
 
 
 def _finish(state: AdditionState) -> Act:

@@ -3,16 +3,20 @@ against it too.
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 from migrator.decide.addition_words import host_of, path_of
 from migrator.decide.gluster_faults import version_problems
 from migrator.decide.strange_files import strange_problems
 from migrator.decide.subvolumes import subvolumes
+from migrator.decide.volume_options import is_on
 from migrator.domain.addition import AdditionRecord
 from migrator.domain.addition_seen import AdditionSeen, Wish
-from migrator.domain.brick import VolumeState
+from migrator.domain.brick import Brick, VolumeState
 from migrator.domain.units import several
+
+_TWO = 2
+"""Copies, of which Gluster asks for no quorum by itself."""
 
 
 def health_problems(record: AdditionRecord, seen: AdditionSeen) -> tuple[str, ...]:
@@ -36,7 +40,7 @@ def swap_problems(record: AdditionRecord, seen: AdditionSeen, wish: Wish) -> tup
     """Whether one brick can take the place of another."""
     if seen.state is None:
         return ("the state of the volume is not known: see `gluster volume status`",)
-    return (*_swap(record, seen.state), *_foreign(record, seen))
+    return (*_swap(record, seen.state, seen), *_foreign(record, seen))
 
 
 def target_problems(record: AdditionRecord, seen: AdditionSeen) -> tuple[str, ...]:
@@ -109,7 +113,7 @@ def _hosts_known(record: AdditionRecord, state: VolumeState) -> Iterator[str]:
             yield f"host {host_of(name)} of the new brick is not connected"
 
 
-def _swap(record: AdditionRecord, state: VolumeState) -> Iterator[str]:
+def _swap(record: AdditionRecord, state: VolumeState, seen: AdditionSeen) -> Iterator[str]:
     old = record.instead_of
     names = [brick.name for brick in state.bricks]
     if old not in names:
@@ -117,17 +121,13 @@ def _swap(record: AdditionRecord, state: VolumeState) -> Iterator[str]:
         return
     if len(record.bricks) != 1:
         yield f"{several(len(record.bricks), 'brick')} cannot take the place of one"
-    if old in record.bricks:
-        yield (
-            f"a brick does not take its own place here: mount the new disk elsewhere and name that, or do by hand `gluster "
-            f"volume reset-brick {state.volume} {old} start`, exchange the disk, and `... {old} {old} commit force`"
-        )
     if state.disperse_count > 1:
         yield "the volume is dispersed: exchange the brick by hand, this program does not judge whether its set is whole"
         return
     if state.replica_count < 2:
+        would = "take it offline" if record.in_place else "exchange it for an empty one"
         yield (
-            f"{old} has the only copy of its files: Gluster would exchange it for an empty one. Add the new brick, then drain "
+            f"{old} has the only copy of its files: Gluster would {would}. Add the new brick, then drain "
             f"the old one (`migrator brick drain {old}`)"
         )
         return
@@ -135,10 +135,52 @@ def _swap(record: AdditionRecord, state: VolumeState) -> Iterator[str]:
     whole = [brick for brick in members if brick.name != old and not brick.arbiter and brick.online]
     if not whole:
         yield f"no other copy of {old} is up: there is nothing to fill the new brick from"
+    if record.in_place:
+        yield from _without(old, state, members, seen)
+        return
     for name in record.bricks:
         if any(brick.host == host_of(name) for brick in members if brick.name != old):
             yield f"another brick of the same set lies on {host_of(name)} already: the set would be lost with that host"
     yield from _hosts_known(record, state)
+
+
+def _without(away: str, state: VolumeState, members: Sequence[Brick], seen: AdditionSeen) -> Iterator[str]:
+    """Whether a set can be for a while without one of its bricks, and fill it again."""
+    place = (seen.places or {}).get(away)
+    if any(brick.name == away and brick.online for brick in members) and (place is None or place.unread):
+        yield f"what lies at {away} is not known: {'it was not looked at' if place is None else place.unread}"
+    if place is not None and place.own and place.mount == path_of(away):
+        yield (
+            f"{away} is a mount point itself, which Gluster takes into its own place by force alone: add a brick in a directory "
+            f"of another file system with `--instead-of {away}`"
+        )
+    options = dict(state.options)
+    up = [brick for brick in members if brick.name != away and brick.online]
+    if not has_quorum(members, up, options):
+        yield f"while {away} is away users could not write to its set: it has no quorum (cluster.quorum-type) without it"
+    if is_on(options, "cluster.self-heal-daemon", default=True) is not True:
+        yield "cluster.self-heal-daemon is not on: nothing would fill the new file system"
+    if seen.blamed is None:
+        yield f"whether the other copies of {away} are whole is not known: their hosts do not tell (see `migrator doctor`)"
+        return
+    for name, entries in sorted(seen.blamed.items()):
+        if name != away and entries:
+            yield (
+                f"{several(entries, 'entry', 'entries')} at least wait to be healed on {name}: {away} may have the only good copy "
+                "of them. Wait until they are healed"
+            )
+
+
+def has_quorum(members: Sequence[Brick], up: Sequence[Brick], options: Mapping[str, str]) -> bool:
+    """Whether users can write to a set of copies of which these bricks are up, by what Gluster does where nothing is set."""
+    kind = options.get("cluster.quorum-type", "auto" if len(members) > _TWO else "none")
+    if kind == "fixed":
+        count = options.get("cluster.quorum-count", "")
+        return count.isdigit() and len(up) >= int(count)
+    if kind != "auto":
+        return bool(up)
+    # Of an even number half is enough where the first one is among them.
+    return 2 * len(up) > len(members) or (2 * len(up) == len(members) and members[0] in up)
 
 
 def _foreign(record: AdditionRecord, seen: AdditionSeen) -> Iterator[str]:

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from migrator.decide.addition_words import host_of, path_of, removal_commands
-from migrator.domain.addition import AdditionRecord
+from migrator.domain.addition import AdditionRecord, AdditionState
 from migrator.domain.addition_seen import AdditionSeen, NewPlace, Wish
 from migrator.domain.brick import VolumeState
 from migrator.domain.brick_list import BrickRoom
@@ -28,7 +28,7 @@ def _places(record: AdditionRecord, seen: AdditionSeen, wish: Wish) -> Iterator[
         if place is None or place.unread:
             yield f"what lies at {name} is not known: {'it was not looked at' if place is None else place.unread}"
             continue
-        yield from _place(place, seen)
+        yield from _place(place, record, seen)
         if not wish.accept_unlike:
             yield from _unlike(place, record, seen)
     mounts = Counter((host_of(name), place.mount) for name, place in seen.places.items() if place.own)
@@ -39,7 +39,7 @@ def _places(record: AdditionRecord, seen: AdditionSeen, wish: Wish) -> Iterator[
         yield from _unequal(record, seen)
 
 
-def _place(place: NewPlace, seen: AdditionSeen) -> Iterator[str]:
+def _place(place: NewPlace, record: AdditionRecord, seen: AdditionSeen) -> Iterator[str]:
     path = path_of(place.name)
     if not place.own:
         yield (
@@ -53,6 +53,9 @@ def _place(place: NewPlace, seen: AdditionSeen) -> Iterator[str]:
     if place.served_by:
         yield f"a brick process serves {place.name} (pid {place.served_by[0]}): it belongs to a volume"
         return
+    if record.in_place:
+        yield from _own_place(place, record)
+        return
     if place.entries:
         stale = " of an old brick" if place.stale else ""
         yield (
@@ -64,6 +67,41 @@ def _place(place: NewPlace, seen: AdditionSeen) -> Iterator[str]:
         yield f"other things lie on the same file system as {place.name}: {', '.join(place.others[:3])}"
     if place.stale:
         yield from _stale(place, path, seen)
+
+
+def _own_place(place: NewPlace, record: AdditionRecord) -> Iterator[str]:
+    """Where the brick itself was: nothing of it may be left, but for what an interrupted commit has put on the new file system."""
+    if place.entries or place.marked_above:
+        yield (
+            f"{place.name} still holds the brick ({', '.join((*place.entries, *place.marked_above)[:3])}): unmount it on "
+            f"{host_of(place.name)}, exchange its disk, make a new file system, and mount that at {place.mount}"
+        )
+        return
+    if place.others:
+        yield f"other things lie on the same file system as {place.name}: {', '.join(place.others[:3])}"
+    if not place.filesystem_id:
+        yield f"which file system is mounted at {place.mount} on {host_of(place.name)} cannot be told from others: XFS can"
+    elif place.stale and not begun_to_put_in(record, place):
+        yield (
+            f"{place.name} carries the marks of the brick, and holds no file: on {host_of(place.name)}, "
+            f"`{_removal(place, path_of(place.name))}` takes them off; a new file system does too"
+        )
+
+
+def begun_to_put_in(record: AdditionRecord, place: NewPlace) -> bool:
+    """Whether what lies where a brick takes its own place is the new file system, marked by a commit that did not come to its end."""
+    own = place.volume_id == record.volume_id.replace("-", "")
+    is_new = bool(place.filesystem_id) and place.filesystem_id == record.notes.filesystem_id
+    return record.state is AdditionState.ADDING and own and is_new and not place.entries
+
+
+def _removal(place: NewPlace, path: str) -> str:
+    return removal_commands(
+        path,
+        gluster_directory=place.has_gluster_directory,
+        volume_id=bool(place.volume_id),
+        gfid=bool(place.gfid),
+    )
 
 
 def _stale(place: NewPlace, path: str, seen: AdditionSeen) -> Iterator[str]:
@@ -85,15 +123,9 @@ def _stale(place: NewPlace, path: str, seen: AdditionSeen) -> Iterator[str]:
             "Make a new file system"
         )
         return
-    commands = removal_commands(
-        path,
-        gluster_directory=place.has_gluster_directory,
-        volume_id=bool(place.volume_id),
-        gfid=bool(place.gfid),
-    )
     yield (
         f"{place.name} was a brick {whose}, and carries its marks. No volume of this pool has it, no process serves it, and it "
-        f"holds no file: on {host_of(place.name)}, `{commands}` takes them off; a new file system does too"
+        f"holds no file: on {host_of(place.name)}, `{_removal(place, path)}` takes them off; a new file system does too"
     )
 
 

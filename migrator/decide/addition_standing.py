@@ -4,7 +4,14 @@ from collections.abc import Iterator, Sequence
 
 from migrator.decide.drain_progress import DrainRate, drain_rate
 from migrator.decide.drain_standing import RATE_WINDOW_S
-from migrator.domain.addition import UNTOUCHED_STATES, AdditionRecord, AdditionSide, AdditionState
+from migrator.domain.addition import (
+    AWAY_STATES,
+    ENDED_STATES,
+    UNTOUCHED_STATES,
+    AdditionRecord,
+    AdditionSide,
+    AdditionState,
+)
 from migrator.domain.addition_standing import AdditionStanding
 from migrator.domain.drain import DrainSample
 from migrator.domain.paths import show
@@ -70,7 +77,7 @@ def addition_blockers(additions: Sequence[AdditionStanding], *, at_work: bool, n
     """Additions that wait for somebody, and directories that they have changed. `at_work`: a command goes on with one."""
     for one in additions:
         yield from _directories(one)
-        if one.state is AdditionState.SETTLED or one.state in UNTOUCHED_STATES or at_work:
+        if one.state in ENDED_STATES | UNTOUCHED_STATES or at_work:
             continue
         subject = f"addition of {' '.join(one.bricks)} to the {one.side.value}"
         if one.state is AdditionState.FAILED:
@@ -82,9 +89,16 @@ def addition_blockers(additions: Sequence[AdditionStanding], *, at_work: bool, n
         failed = f"; its last step failed: {one.failure}" if one.failure else ""
         yield Blocker(
             subject=subject,
-            on=f"it is {one.state.value}, and no command goes on with it{looked}{failed}",
+            on=f"it is {one.state.value}, and no command goes on with it{_away(one)}{looked}{failed}",
             hint=f"{again(one)} (with the options of the first time)",
         )
+
+
+def _away(one: AdditionStanding) -> str:
+    """A brick that takes its own place is not served meanwhile."""
+    if one.instead_of not in one.bricks or one.state not in AWAY_STATES:
+        return ""
+    return "; the brick is offline for the exchange of its disk, and its files have a copy less"
 
 
 def _directories(one: AdditionStanding) -> Iterator[Blocker]:

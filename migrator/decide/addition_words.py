@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from migrator.domain.addition import AdditionRecord, AdditionSide
+from migrator.domain.addition import AdditionRecord, AdditionSide, AdditionState
 from migrator.domain.addition_seen import Halt
 from migrator.domain.units import several
 
@@ -23,6 +23,13 @@ def finished_words(record: AdditionRecord) -> str:
     """What it came to."""
     if record.side is AdditionSide.TARGET:
         return f"{record.shown_bricks} is part of the target, whose new capacity is seen"
+    if record.state is AdditionState.TAKEN_BACK:
+        return f"{record.shown_bricks} serves again what it held, and is healed"
+    if record.in_place:
+        return (
+            f"{record.shown_bricks} is in volume {record.volume} on its new file system, and healed (with --once-more its disk "
+            "is exchanged again)"
+        )
     if record.instead_of is not None:
         return f"{record.shown_bricks} is in volume {record.volume} in the place of {record.instead_of}, and healed"
     return f"{record.shown_bricks} is in volume {record.volume}, and directories take new files there"

@@ -1,7 +1,7 @@
 """The addition of bricks (add-brick): its states, its steps, and what is recorded of it. Times in seconds since the epoch.
 
 The bricks of one addition are whole subvolumes of the source volume (one brick, or whole replica or disperse sets), the one
-that takes the place of a replica's copy, or new storage of the target.
+that takes the place of a replica's copy (also its own place, on a new disk), or new storage of the target.
 """
 
 from collections.abc import Mapping
@@ -26,9 +26,13 @@ class AdditionState(StrEnum):
     `layout`: the layout of directories is put right, so that they take new files on the new bricks. `balancing`: files are
     moved onto them. `healing`: a replica's new copy is filled. `handing`: hooks give bricks to the target, whose new
     capacity is waited for. `failed`: it did not come to its end, and waits for people; what was added stays added.
+    Where a brick takes its own place: `resetting`, it is taken offline; `offline`, its disk may be exchanged; `taking-back`, it
+    is brought up again with what it had, and `taken-back` when nothing waits to be healed there.
     """
 
     PLANNED = "planned"
+    RESETTING = "resetting"
+    OFFLINE = "offline"
     PREPARING = "preparing"
     PREPARED = "prepared"
     ADDING = "adding"
@@ -42,16 +46,20 @@ class AdditionState(StrEnum):
     HANDING = "handing"
     SEEN = "seen"
     SETTLED = "settled"
+    TAKING_BACK = "taking-back"
+    TAKEN_BACK = "taken-back"
     FAILED = "failed"
 
 
 _S = AdditionState
 
 ADDITION_TRANSITIONS: Mapping[AdditionState, frozenset[AdditionState]] = {
-    _S.PLANNED: frozenset({_S.PREPARING, _S.ADDING}),
-    _S.PREPARING: frozenset({_S.PREPARED, _S.ADDING}),
-    _S.PREPARED: frozenset({_S.PREPARING, _S.ADDING, _S.HANDING}),
-    _S.ADDING: frozenset({_S.ADDED}),
+    _S.PLANNED: frozenset({_S.PREPARING, _S.ADDING, _S.RESETTING}),
+    _S.RESETTING: frozenset({_S.OFFLINE, _S.ADDING, _S.TAKING_BACK}),
+    _S.OFFLINE: frozenset({_S.PREPARING, _S.ADDING, _S.RESETTING, _S.TAKING_BACK}),
+    _S.PREPARING: frozenset({_S.PREPARED, _S.ADDING, _S.RESETTING, _S.TAKING_BACK}),
+    _S.PREPARED: frozenset({_S.PREPARING, _S.ADDING, _S.HANDING, _S.RESETTING, _S.TAKING_BACK}),
+    _S.ADDING: frozenset({_S.ADDED, _S.RESETTING}),
     _S.ADDED: frozenset({_S.LAYOUT, _S.HEALING, _S.FAILED}),
     _S.LAYOUT: frozenset({_S.LAID_OUT, _S.FAILED}),
     _S.LAID_OUT: frozenset({_S.BALANCING, _S.SETTLED, _S.FAILED}),
@@ -62,11 +70,22 @@ ADDITION_TRANSITIONS: Mapping[AdditionState, frozenset[AdditionState]] = {
     _S.HANDING: frozenset({_S.SEEN}),
     _S.SEEN: frozenset({_S.SETTLED}),
     _S.SETTLED: frozenset(),
-    _S.FAILED: frozenset({_S.PREPARING, _S.LAYOUT, _S.HEALING}),
+    _S.TAKING_BACK: frozenset({_S.TAKEN_BACK}),
+    _S.TAKEN_BACK: frozenset(),
+    _S.FAILED: frozenset({_S.PREPARING, _S.LAYOUT, _S.HEALING, _S.RESETTING}),
 }
 
 UNTOUCHED_STATES = frozenset({_S.PLANNED})
 """Nothing was done yet: another addition may take its place."""
+
+ENDED_STATES = frozenset({_S.SETTLED, _S.TAKEN_BACK})
+"""It has come to its end: nothing of it waits."""
+
+AWAY_STATES = frozenset({_S.RESETTING, _S.OFFLINE, _S.PREPARING, _S.PREPARED, _S.ADDING, _S.TAKING_BACK})
+"""Where a brick takes its own place: it is offline, or may be, and its files have a copy less."""
+
+REVERSIBLE_STATES = frozenset({_S.RESETTING, _S.OFFLINE, _S.PREPARING, _S.PREPARED})
+"""Where a brick takes its own place: what it held can be served again, where it is still there."""
 
 IN_STATES = frozenset({_S.ADDED, _S.LAYOUT, _S.LAID_OUT, _S.BALANCING, _S.BALANCED, _S.HEALING, _S.HEALED})
 """The bricks are part of the volume by it, and not everything is done."""
@@ -75,10 +94,14 @@ IN_STATES = frozenset({_S.ADDED, _S.LAYOUT, _S.LAID_OUT, _S.BALANCING, _S.BALANC
 class AdditionStep(StrEnum):
     """What is done. Every step may be carried out again after a crash: it does what is missing."""
 
+    RESET = "reset"
+    """`reset-brick ... start`: the brick goes offline, so that its disk can be exchanged."""
     PREPARE = "prepare"
     """Calls the hooks before an addition, which make and mount a file system, and looks at what is there then."""
     ADD = "add"
-    """`add-brick`, or `replace-brick ... commit force`; the first never with `force`."""
+    """`add-brick`, `replace-brick ... commit force`, or `reset-brick ... commit`; the first never with `force`."""
+    TAKE_BACK = "take-back"
+    """Brings a brick that was taken offline up again with what it has."""
     LAY_OUT = "lay-out"
     """Begins a fix-layout."""
     BALANCE = "balance"
@@ -114,7 +137,8 @@ class AdditionNotes:
     `size_bytes` is what the new bricks have together, `files` how many a rebalance will look at: those of the catalog, once for
     each copy. `options` are those of the volume that it changes: of one that is there already `before` stays, and `given` is
     added to; an empty tuple says that all are put back. `directories` are those that have lost owner or mode on the way to the
-    new bricks and wait for people: all that do, so an empty tuple says that none does.
+    new bricks and wait for people: all that do, so an empty tuple says that none does. Of a brick that takes its own place
+    `filesystem_before` is the file system that it had, which stands once it is known, and `filesystem_id` the new one.
     """
 
     task_id: str | None = None
@@ -124,6 +148,8 @@ class AdditionNotes:
     files: int | None = None
     options: tuple[ChangedOption, ...] | None = None
     directories: tuple[ListedDirectory, ...] | None = None
+    filesystem_before: str | None = None
+    filesystem_id: str | None = None
 
 
 NO_NOTES = AdditionNotes()
@@ -152,6 +178,11 @@ class AdditionRecord:
     def shown_bricks(self) -> str:
         """The bricks in words."""
         return ", ".join(self.bricks)
+
+    @property
+    def in_place(self) -> bool:
+        """Whether a brick takes its own place: its disk is exchanged."""
+        return self.instead_of in self.bricks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,13 +11,16 @@ from migrator.domain.errors import ExitCode
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdditionRequest:
-    """Which bricks, to which side, and how. `seen_within_s` is how long the target may take to show its new capacity."""
+    """Which bricks, to which side, and how. `seen_within_s` is how long the target may take to show its new capacity. `once_more`:
+    a brick whose disk was exchanged already gets another one.
+    """
 
     bricks: tuple[str, ...]
     side: AdditionSide
     pid: int
     instead_of: str | None = None
     wish: Wish
+    once_more: bool = False
     dry_run: bool = False
     poll_s: float = 30.0
     stall_s: float = 6 * 3600.0

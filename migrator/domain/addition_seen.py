@@ -18,7 +18,8 @@ class NewPlace:
     directory is there. `volume_id` and `gfid` are what Gluster has left on it, in hex, empty where there is none;
     `marked_above` are directories above it, up to the mount point, that carry such a mark. `entries` are the first names
     in it but Gluster's own, `has_gluster_directory`: there is a `.glusterfs`. `others` are the first names that lie beside it
-    on the same file system. `served_by` are processes of bricks that serve it now.
+    on the same file system. `served_by` are processes of bricks that serve it now. `filesystem_id` tells the file system from every
+    other one that was or will be made there; empty where that is not known.
     """
 
     name: str
@@ -38,6 +39,7 @@ class NewPlace:
     has_gluster_directory: bool = False
     others: tuple[str, ...] = ()
     served_by: tuple[int, ...] = ()
+    filesystem_id: str = ""
 
     @property
     def stale(self) -> bool:
@@ -54,7 +56,8 @@ class AdditionSeen:
     volume it belongs. `places` tells by brick what lies where it is to be, `rooms` of the bricks of the volume what they
     lie on. `versions` are those of GlusterFS by host, of the volume and of the new bricks. `drains` are bricks of which a drain has not come to rest, `additions` those
     of other additions that have not. `stalled` says why a task that is in progress does not go on. `strange` was put on bricks of the
-    volume past Gluster (None: no scan has read them).
+    volume past Gluster (None: no scan has read them). `blamed` tells of the set of a brick that takes its own place how many entries
+    the other bricks that are up hold against each, so that it has to be healed there first.
     """
 
     state: VolumeState | None
@@ -69,16 +72,19 @@ class AdditionSeen:
     stalled: str = ""
     target: TargetRoom | None = None
     strange: tuple[StrangeFiles, ...] | None = ()
+    blamed: Mapping[str, int] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wish:
     """How the admin wants it. `rebalance` False: no file is moved onto the new bricks. `accept_unlike`: bricks that differ
-    from the others in size or kind are no reason against.
+    from the others in size or kind are no reason against. `take_back`: a brick that was taken offline for the exchange of its
+    disk is to serve again what it had.
     """
 
     rebalance: bool = True
     accept_unlike: bool = False
+    take_back: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

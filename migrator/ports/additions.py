@@ -42,6 +42,17 @@ class AdditionCommands(Protocol):
     async def replace(self, old: str, new: str) -> None:
         """Put a new brick in the place of one copy of a replica set; it is filled by healing."""
 
+    async def take_offline(self, brick: str) -> None:
+        """End the process of a brick of a replica set, so that its disk can be exchanged in its place. May be called again."""
+
+    async def put_in(self, brick: str, *, marked: bool) -> None:
+        """Take the empty file system that is mounted in the place of a brick that is offline into the volume; it is filled by healing.
+        `marked`: an earlier call has begun to, and has left Gluster's marks there.
+        """
+
+    async def start_bricks(self) -> None:
+        """Start every brick of the volume that is down, also one that was taken offline, with what it has. May be called again."""
+
     async def fix_layout(self) -> str:
         """Begin to put the layout of all directories right; returns the id of the task."""
 
@@ -67,7 +78,7 @@ class AdditionRecords(Protocol):
         anew: bool = False,
     ) -> AdditionRecord:
         """A new attempt; nothing is done yet. The newest of the same bricks on the same side is returned as it is, unless it
-        has settled and `anew` says that they were taken out again since.
+        has come to its end and `anew` says that another one is to begin.
 
         Raises LedgerCorrupt where some of the bricks are part of another addition that has begun and not settled.
         """

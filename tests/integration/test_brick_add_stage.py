@@ -74,6 +74,15 @@ class Volume:
     async def replace(self, old: str, new: str) -> None:
         raise AssertionError("nothing is to be replaced")
 
+    async def take_offline(self, brick: str) -> None:
+        raise AssertionError("no brick is to be taken offline")
+
+    async def put_in(self, brick: str, *, marked: bool) -> None:
+        raise AssertionError("no brick is to take its own place")
+
+    async def start_bricks(self) -> None:
+        raise AssertionError("no brick was taken offline")
+
     async def fix_layout(self) -> str:
         raise AssertionError("no layout is to be changed")
 

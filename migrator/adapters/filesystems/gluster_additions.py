@@ -50,6 +50,23 @@ class GlusterAdditions:
         """`replace-brick ... commit force`, the only form that there is. Raises ToolFailed."""
         await self._commands.ask("replace-brick", self._volume, old, new, "commit", "force")
 
+    async def take_offline(self, brick: str) -> None:
+        """`reset-brick ... start`: Gluster ends the brick's process, and keeps it in the volume. Raises ToolFailed."""
+        await self._commands.ask("reset-brick", self._volume, brick, "start")
+
+    async def put_in(self, brick: str, *, marked: bool) -> None:
+        """`reset-brick ... commit`. Without `force` glusterd itself refuses a place that has a brick's marks, that is a mount point, or
+        that lies on the root file system; with it nothing is looked at. So `force` is only for a place that an earlier commit of the
+        same brick has marked, and that was seen to hold nothing else. Raises ToolFailed.
+        """
+        await self._commands.ask("reset-brick", self._volume, brick, brick, "commit", *(["force"] if marked else []))
+
+    async def start_bricks(self) -> None:
+        """`volume start ... force`, which starts every brick that is down with what it has, as after a crash: what it has missed is
+        healed. Raises ToolFailed.
+        """
+        await self._commands.ask("start", self._volume, "force")
+
     async def fix_layout(self) -> str:
         """`rebalance VOL fix-layout start`. Raises ToolFailed."""
         return parse_task_id(await self._commands.ask("rebalance", self._volume, "fix-layout", "start"))

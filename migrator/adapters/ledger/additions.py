@@ -14,6 +14,7 @@ from migrator.adapters.ledger.database import Database
 from migrator.adapters.ledger.task_samples import keep_samples, read_samples
 from migrator.domain.addition import (
     ADDITION_TRANSITIONS,
+    ENDED_STATES,
     NO_NOTES,
     UNTOUCHED_STATES,
     AdditionNotes,
@@ -65,14 +66,14 @@ class SqliteAdditions:
             same = [row for row in rows if _is_of(row, bricks, side)]
             newest = same[-1] if same else None
             for row in rows:
-                over = AdditionState(row.state) in {AdditionState.SETTLED, *UNTOUCHED_STATES}
+                over = AdditionState(row.state) in ENDED_STATES | UNTOUCHED_STATES
                 if not over and row is not newest and not _is_of(row, bricks, side) and _shares(row, bricks):
                     raise LedgerCorrupt(
                         f"the addition of {', '.join(json.loads(row.bricks))} has begun already, and has not come to its end",
                         cause="two programs worked on the same thing, or other bricks were named the first time",
                         hint="give that command again first",
                     )
-            if newest is not None and not (anew and AdditionState(newest.state) is AdditionState.SETTLED):
+            if newest is not None and not (anew and AdditionState(newest.state) in ENDED_STATES):
                 given_up = AdditionState(newest.state) in UNTOUCHED_STATES and newest.instead_of != instead_of
                 if not given_up:
                     return _record(newest)
@@ -187,7 +188,10 @@ def _noted(row: Row[Any], notes: AdditionNotes) -> dict[str, Any]:
         "task_before": notes.task_before,
         "size_bytes": notes.size_bytes,
         "files": notes.files,
+        "filesystem_id": notes.filesystem_id,
     }
+    if row.filesystem_before is None:
+        values["filesystem_before"] = notes.filesystem_before
     if notes.options is not None:
         merged = merged_options(decode_options(row.options), notes.options) if notes.options else ()
         values["options"] = encode_options(merged or ())
@@ -218,6 +222,8 @@ def _record(row: Row[Any]) -> AdditionRecord:
             files=row.files,
             options=decode_options(row.options),
             directories=_decode_directories(row.directories),
+            filesystem_before=row.filesystem_before,
+            filesystem_id=row.filesystem_id,
         ),
     )
 

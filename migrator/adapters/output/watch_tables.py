@@ -6,7 +6,7 @@ from itertools import chain
 
 from migrator.adapters.output.watch_layout import Field, Line, Part, Rank, Span, grid
 from migrator.adapters.output.wording import percent, verified_words
-from migrator.domain.addition import AdditionState
+from migrator.domain.addition import ENDED_STATES, AdditionState
 from migrator.domain.addition_standing import AdditionStanding
 from migrator.domain.cutover import CutoverState
 from migrator.domain.drain import OUT_STATES, DrainState
@@ -23,7 +23,7 @@ _CUTOVER_RESTS = frozenset(
     {CutoverState.RETAINED, CutoverState.PURGED, CutoverState.REVERTED, CutoverState.PLANNED, CutoverState.THAWED}
 )
 _DRAIN_RESTS = OUT_STATES | {DrainState.STOPPED}
-_ADDITION_RESTS = frozenset({AdditionState.SETTLED})
+_ADDITION_RESTS = ENDED_STATES
 _TREE_ORDER = (TreeState.COPYING, TreeState.ATTENTION, TreeState.PLANNED, TreeState.COPIED, TreeState.VERIFIED)
 
 

@@ -7,7 +7,14 @@ from dataclasses import replace
 from migrator.decide.addition import problems_before
 from migrator.decide.addition_words import against
 from migrator.decide.hooks import in_order
-from migrator.domain.addition import UNTOUCHED_STATES, AdditionRecord, AdditionSide, AdditionState, AdditionStep
+from migrator.domain.addition import (
+    ENDED_STATES,
+    UNTOUCHED_STATES,
+    AdditionRecord,
+    AdditionSide,
+    AdditionState,
+    AdditionStep,
+)
 from migrator.domain.addition_run import AdditionEnding, AdditionRequest, AdditionSummary
 from migrator.domain.addition_seen import Finished, Halt
 from migrator.domain.brick import VolumeState
@@ -43,7 +50,7 @@ async def add_bricks(request: AdditionRequest, world: AdditionWorld) -> Addition
         raise UsageError("this site has no ledger entry yet", hint="run `migrator init`")
     state, _ = await world.volume.state_and_tasks()
     known = world.ledger.additions.latest(state.volume_id, request.bricks, request.side)
-    if known is not None and _begins_anew(known, state):
+    if known is not None and _begins_anew(known, state, request):
         known = None
     if known is not None and known.state not in UNTOUCHED_STATES and known.instead_of != request.instead_of:
         instead = "no other brick" if known.instead_of is None else known.instead_of
@@ -58,10 +65,16 @@ async def add_bricks(request: AdditionRequest, world: AdditionWorld) -> Addition
     return await _make(request, world, site, state)
 
 
-def _begins_anew(known: AdditionRecord, state: VolumeState) -> bool:
-    """Bricks that were drained again since they were added."""
-    settled = known.state is AdditionState.SETTLED and known.side is AdditionSide.SOURCE
-    return settled and not {brick.name for brick in state.bricks}.intersection(known.bricks)
+def _begins_anew(known: AdditionRecord, state: VolumeState, request: AdditionRequest) -> bool:
+    """Bricks that were drained again since they were added, and a brick whose disk is to be exchanged in its place after that."""
+    if known.state not in ENDED_STATES or known.side is AdditionSide.TARGET:
+        return False
+    if not {brick.name for brick in state.bricks}.intersection(known.bricks):
+        return True
+    in_place = request.instead_of in request.bricks
+    if known.state is AdditionState.TAKEN_BACK:
+        return not request.wish.take_back
+    return in_place and (request.once_more or known.instead_of != request.instead_of)
 
 
 async def _preview(call: AdditionCall, state: VolumeState, known: AdditionRecord | None) -> AdditionSummary:
@@ -127,7 +140,7 @@ async def _make(
                 bricks=request.bricks,
                 instead_of=request.instead_of,
                 at_s=world.clock.now_s(),
-                anew=known is not None and _begins_anew(known, state),
+                anew=known is not None and _begins_anew(known, state, request),
             )
             summary = await AdditionMachine(call=call, looker=AdditionLooker(call=call)).bring(record)
             exit_code = summary.exit_code

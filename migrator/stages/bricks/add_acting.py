@@ -29,6 +29,7 @@ from migrator.stages.bricks.add_directories import (
     put_right_everywhere,
 )
 from migrator.stages.bricks.add_healing import until_healed
+from migrator.stages.bricks.add_in_place import OFFLINE_HINT, notes_in_place, put_in, serve_again, take_offline
 from migrator.stages.bricks.add_seeing import AdditionLooker, told
 from migrator.stages.bricks.add_throttle import AdditionThrottle
 from migrator.stages.bricks.lookups import look_everywhere
@@ -66,6 +67,8 @@ class AdditionActor:
             return AdditionNotes(room_before=await self.call.world.target_room())
         if act.step is AdditionStep.BALANCE and record.notes.files is None:
             return AdditionNotes(files=self._files())
+        if record.in_place:
+            return notes_in_place(act, record, self.looker.places.get(record.bricks[0]))
         return NO_NOTES
 
     def _files(self) -> int | None:
@@ -80,6 +83,8 @@ class AdditionActor:
         if act.seen_done or act.step is AdditionStep.GIVE_UP:
             return Done(words=act.reason or ("seen to be done" if act.step is AdditionStep.ADD else ""))
         deeds = {
+            AdditionStep.RESET: self._reset,
+            AdditionStep.TAKE_BACK: self._take_back,
             AdditionStep.PREPARE: self._prepare,
             AdditionStep.ADD: self._add,
             AdditionStep.LAY_OUT: self._lay_out,
@@ -91,6 +96,12 @@ class AdditionActor:
         }
         return await deeds[act.step](record)
 
+    async def _reset(self, record: AdditionRecord) -> Done:
+        return Done(words=await take_offline(self.call, record))
+
+    async def _take_back(self, record: AdditionRecord) -> Done:
+        return Done(words=await serve_again(self.call, record))
+
     async def _prepare(self, record: AdditionRecord) -> Done:
         call = self.call
         if record.side is AdditionSide.TARGET:
@@ -99,11 +110,14 @@ class AdditionActor:
         await self._call_hooks(record)
         seen = await self.looker.see(record)
         if problems := problems_before(record, seen, call.request.wish, prepared=True):
-            raise Refused("; ".join(problems), hint="put it right, then run the same command again")
+            hint = OFFLINE_HINT if record.in_place else "put it right, then run the same command again"
+            raise Refused("; ".join(problems), hint=hint)
         sizes = [place.total_bytes for place in self.looker.places.values()]
         size_bytes = None if None in sizes else sum(one for one in sizes if one)
         shown = "" if size_bytes is None else f", {format_size(size_bytes)} in all"
-        return Done(words=f"empty file systems are mounted{shown}", notes=AdditionNotes(size_bytes=size_bytes))
+        filesystem_id = self.looker.places[record.bricks[0]].filesystem_id if record.in_place else None
+        notes = AdditionNotes(size_bytes=size_bytes, filesystem_id=filesystem_id)
+        return Done(words=f"empty file systems are mounted{shown}", notes=notes)
 
     async def _call_hooks(self, record: AdditionRecord) -> None:
         hooking = self.call.hooking()
@@ -113,7 +127,9 @@ class AdditionActor:
     async def _add(self, record: AdditionRecord) -> Done:
         # Clients make directories on the new bricks as soon as these are there.
         await know_directories(self.call, record)
-        if record.instead_of is not None:
+        if record.in_place:
+            await put_in(self.call, self.looker, record)
+        elif record.instead_of is not None:
             await self.call.world.volume.replace(record.instead_of, record.bricks[0])
         else:
             await self.call.world.volume.add(record.bricks)
@@ -220,13 +236,15 @@ class AdditionActor:
             await call.world.clock.sleep(min(call.request.poll_s, 10.0))
 
     async def _finish(self, record: AdditionRecord) -> Done:
-        await put_right_everywhere(self.call, record)
+        taken_back = record.state is AdditionState.TAKING_BACK
+        if not taken_back:
+            await put_right_everywhere(self.call, record)
         scan, audit = self.call.world.scan, ""
         if scan is not None and record.state is AdditionState.BALANCED:
             audit, self.doubts = await audit_bricks_after(self.call, record, scan)
-        hooking = self.call.hooking()
+        hooking, state = self.call.hooking(), HookState.STOPPED if taken_back else HookState.DONE
         if hooking is not None:
-            await hooking.catch_up(hooked(record), self.call.facts(record, state=HookState.DONE))
+            await hooking.catch_up(hooked(record), self.call.facts(record, state=state))
         words = await self.throttle.restore(record)
         forget_directories(self.call, record)
         return Done(words="; ".join(said for said in (audit, words) if said))

@@ -8,6 +8,7 @@ from migrator.decide.attempt_failures import Ended, addition_failure
 from migrator.domain.addition import AdditionRecord, TargetRoom
 from migrator.domain.addition_run import AdditionRequest
 from migrator.domain.addition_seen import NewPlace
+from migrator.domain.brick import VolumeState
 from migrator.domain.drain import DrainSample
 from migrator.domain.hooks import HookFacts, HookState, HookStep
 from migrator.domain.scan import CatalogRecord
@@ -45,6 +46,7 @@ class DirectoryWorld:
 
 
 Scan = Callable[[], Awaitable[CatalogRecord]]
+Blamed = Callable[[VolumeState, str], Awaitable[Mapping[str, int] | None]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +55,8 @@ class AdditionWorld:
     GlusterFS by host, `target_room` asks how large the target is. None of them raises. `back_up` keeps a copy of the ledger under a name (blocking).
     `throttle` None: Gluster moves files as hard as it is set to; `probing` None: nobody probes meanwhile. `directories` None:
     nobody gives directories back what they lose. `strange` tells which paths of a brick have no gfid still. `scan` reads all bricks
-    into a new catalog; None: nobody audits a rebalance.
+    into a new catalog; None: nobody audits a rebalance. `blamed` tells of the set of a brick how many entries the bricks that are up
+    hold against each, so that they have to be healed there; None where one of them does not tell.
     """
 
     volume: AdditionCommands
@@ -76,6 +79,7 @@ class AdditionWorld:
     directories: DirectoryWorld | None = None
     strange: StrangeLook | None = None
     scan: Scan | None = None
+    blamed: Blamed | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

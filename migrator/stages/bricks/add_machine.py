@@ -5,7 +5,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field
 
 from migrator.decide.addition import begin_again, next_step
-from migrator.domain.addition import AdditionRecord, AdditionState, AdditionStep
+from migrator.domain.addition import ENDED_STATES, AdditionRecord, AdditionState, AdditionStep
 from migrator.domain.addition_run import AdditionEnding, AdditionSummary
 from migrator.domain.addition_seen import Act, AdditionSeen, Finished, Halt, Step
 from migrator.domain.errors import Interrupted, MigratorError
@@ -20,6 +20,8 @@ _LOOKS = 3
 
 RUN_LOCK = "run"
 """Of everything that writes to either side: held while the brick list changes."""
+
+_CHANGES = frozenset({AdditionStep.RESET, AdditionStep.ADD, AdditionStep.TAKE_BACK})
 
 _WAITS = frozenset({AdditionStep.WATCH, AdditionStep.HEAL})
 """What Gluster does by itself: nothing has failed when nobody watches any more."""
@@ -47,7 +49,7 @@ class AdditionMachine:
     async def _bring(self, record: AdditionRecord) -> AdditionSummary:
         failed: AdditionStep | None = None
         looks = 0
-        if record.state is AdditionState.SETTLED:
+        if record.state in ENDED_STATES:
             record = await look_at_listed(self.call, record)
         while True:
             step = self.decide(record, await self.looker.see(record))
@@ -80,7 +82,7 @@ class AdditionMachine:
         additions, call = self.call.world.ledger.additions, self.call
         if act.reason:
             call.say(EventKind.ADDITION_FAILED, Severity.WARNING, subject_of(record), act.reason)
-        changes = act.step is AdditionStep.ADD and not act.seen_done
+        changes = act.step in _CHANGES and not act.seen_done
         purpose = f"addition of {record.shown_bricks}"
         with call.world.locks.hold(RUN_LOCK, purpose) if changes else nullcontext():
             notes = await self.actor.notes_before(act, record)

@@ -1,12 +1,12 @@
 """One look at everything that an addition decides from. Changes nothing, and never raises for what cannot be seen."""
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
 from migrator.decide.addition import may_add
 from migrator.decide.drain_progress import stalled
-from migrator.domain.addition import UNTOUCHED_STATES, AdditionRecord, AdditionSide, AdditionState
+from migrator.domain.addition import ENDED_STATES, IN_STATES, UNTOUCHED_STATES, AdditionRecord, AdditionSide
 from migrator.domain.addition_seen import AdditionSeen, NewPlace
 from migrator.domain.brick import VolumeState
 from migrator.domain.errors import MigratorError
@@ -44,7 +44,7 @@ class AdditionLooker:
     async def _before(self, record: AdditionRecord, state: VolumeState, tasks: tuple[VolumeTask, ...]) -> AdditionSeen:
         world, ledger = self.call.world, self.call.world.ledger
         self.places = dict(await world.places(record.bricks))
-        over = {AdditionState.SETTLED, *UNTOUCHED_STATES}
+        over = ENDED_STATES | UNTOUCHED_STATES
         others = [one for one in ledger.additions.all() if one.id != record.id and one.state not in over]
         if record.side is AdditionSide.TARGET:
             others = [one for one in others if one.side is AdditionSide.TARGET]
@@ -66,7 +66,14 @@ class AdditionLooker:
             strange=await strange_now(ledger.scans, world.strange, state.bricks, state.volume_id)
             if record.side is AdditionSide.SOURCE
             else (),
+            blamed=await self._blamed(record, state),
         )
+
+    async def _blamed(self, record: AdditionRecord, state: VolumeState) -> Mapping[str, int] | None:
+        blamed = self.call.world.blamed
+        if not record.in_place or record.state in IN_STATES or blamed is None:
+            return None
+        return await blamed(state, record.bricks[0])
 
     def _stalled(self, record: AdditionRecord, task: VolumeTask) -> str:
         samples = self.call.world.ledger.additions.samples(record.id)

@@ -19,7 +19,7 @@ from migrator.decide.retirement import (
     works_on_target,
 )
 from migrator.decide.site_guards import mount_problems
-from migrator.domain.addition import UNTOUCHED_STATES, AdditionState
+from migrator.domain.addition import ENDED_STATES, UNTOUCHED_STATES
 from migrator.domain.benchmark import BENCH_NAME
 from migrator.domain.cutover import CutoverRecord
 from migrator.domain.entry import EntryType
@@ -156,7 +156,7 @@ class RetirementLooker:
 
     def _additions(self) -> tuple[str, ...]:
         newest = {frozenset(one.bricks): one for one in self.call.world.ledger.additions.all()}
-        resting = {*UNTOUCHED_STATES, AdditionState.SETTLED}
+        resting = ENDED_STATES | UNTOUCHED_STATES
         return tuple(one.shown_bricks for one in newest.values() if one.state not in resting)
 
     def _purge_left(self) -> bool:

@@ -50,6 +50,8 @@ additions = Table(
     Column("files", Integer),
     Column("options", PlainText),
     Column("directories", PlainText),
+    Column("filesystem_before", PlainText),
+    Column("filesystem_id", PlainText),
     Index("ix_additions_volume_id", "volume_id"),
 )
 

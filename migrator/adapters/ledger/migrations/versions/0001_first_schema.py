@@ -589,6 +589,8 @@ def upgrade() -> None:
         sa.Column("files", sa.Integer(), nullable=True),
         sa.Column("options", sa.Text(), nullable=True),
         sa.Column("directories", sa.Text(), nullable=True),
+        sa.Column("filesystem_before", sa.Text(), nullable=True),
+        sa.Column("filesystem_id", sa.Text(), nullable=True),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_additions")),
     )
     op.create_index("ix_additions_volume_id", "additions", ["volume_id"], unique=False)
