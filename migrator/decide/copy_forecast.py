@@ -6,11 +6,11 @@ migration through many times: each time on blocks of time that are drawn from th
 a drawn part of the attempts, and with a pace that is off by what so short a history may be off. Chance comes from the caller.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from migrator.decide.copy_rhythm import Rhythm, find_rhythm
-from migrator.decide.transfer_cost import least_squares, sum_of
+from migrator.decide.transfer_cost import sum_of, transfer_squares
 from migrator.domain.cost import CostSums
 from migrator.domain.forecast import RANGE_SHARE, ConePoint, CopyForecast, WorkSlot
 from migrator.domain.plan import TransferCost
@@ -32,6 +32,13 @@ _CONE_POINTS = 40
 _LEAST_S_PER_FILE = 1e-4
 _LEAST_S_PER_BYTE = 1e-11
 """Nothing is free, whatever a fit over a few attempts says: a file has to be made, and a byte to be written."""
+
+_LATE_S = DAY_S
+_LATE_HISTORY_S = 3 * DAY_S
+_OTHER = 1.6
+"""A day that differs from what the history lets expect by such a factor is worth a word: of one day in some it is chance, of a
+change of streams or of a standstill it is not.
+"""
 
 _SLOWEST = 0.1
 _FARTHEST_S = 100 * 365 * DAY_S
@@ -83,7 +90,7 @@ def forecast_copy(
         history_s=rhythm.history_s,
         by_day=rhythm.by_day,
         by_weekday=rhythm.by_weekday,
-        basis=_basis(rhythm, cost, paths, left),
+        basis=(*_basis(rhythm, cost, paths, left), *_of_late(rhythm, slots, rates, now_s, likely_s - now_s)),
         cone=_cone(played, now_s, latest_s, left.size_bytes, tail),
     )
 
@@ -113,7 +120,7 @@ def _works(
     if len(groups) > 1:
         for _ in range(_COSTS):
             drawn = sum_of([groups[int(chance() * len(groups))] for _ in groups])
-            fits.append(_at_least(*least_squares(drawn)))
+            fits.append(_at_least(*transfer_squares(drawn)))
     works = []
     for per_file, per_byte in fits[1:] or fits:
         done = done_files * per_file + done_bytes * per_byte
@@ -191,4 +198,25 @@ def _basis(rhythm: Rhythm, cost: TransferCost, paths: int, left: Left) -> tuple[
         f"({cost.basis})",
         f"the range is from {several(paths, 'replay')} of the rest, drawn from that history: the end lies in it with a "
         f"probability of {RANGE_SHARE * 100:.0f} %",
+    )
+
+
+def _of_late(
+    rhythm: Rhythm, slots: Sequence[WorkSlot], rates: Sequence[float], now_s: float, left_s: float
+) -> Iterator[str]:
+    """What the last day would let expect, where it was quite another one: the history of weeks follows a change slowly."""
+    if rhythm.history_s < _LATE_HISTORY_S:
+        return
+    last = max((slot.at_s + slot.seen_s for slot, rate in zip(slots, rates, strict=True) if rate > 0), default=now_s)
+    if now_s - last >= _LATE_S:
+        yield f"for the last {format_duration(now_s - last)} nothing was copied; that it goes on as before is taken for granted"
+        return
+    late = [index for index, slot in enumerate(slots) if slot.at_s + slot.seen_s > now_s - _LATE_S]
+    was = sum(rates[index] * slots[index].seen_s for index in late)
+    usual = sum(rhythm.level * rhythm.factor(slots[index].at_s) * slots[index].seen_s for index in late)
+    if usual <= 0 or max(was / usual, usual / max(was, 1e-9)) < _OTHER:
+        return
+    yield (
+        f"in the last {format_duration(_LATE_S)} it went at {was / usual * 100:.0f} % of the pace that this takes: should it "
+        f"stay so, {format_duration(left_s * usual / was)} are left instead of {format_duration(left_s)}"
     )

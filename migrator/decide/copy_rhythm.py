@@ -21,7 +21,7 @@ _SHRINK = 2.0
 _HALF_LIFE_DAYS = 20.0
 """After so many days a day counts half as much: sites change."""
 
-_UNSEEN = 0.36
+_UNSEEN = 0.43
 """By how much a pace is off that was measured on one moment of the week, as a share: what nights, weekends and other
 people's work do. It goes down with the square root of the days seen.
 """

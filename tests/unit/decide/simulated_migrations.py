@@ -13,8 +13,10 @@ MONDAY_S = 1_763_337_600.0
 
 
 @dataclass(frozen=True)
-class HourSeen:
-    at_s: float
+class Seen:
+    """What was copied until `ended_s`, since the one before."""
+
+    ended_s: float
     files: int
     size_bytes: int
 
@@ -32,14 +34,17 @@ class Simulated:
 
     began_s: float
     now_s: float
-    hours: list[HourSeen]
+    seen: list[Seen]
     attempts: list[Attempt]
     left_files: int
     left_bytes: int
     end_s: float
 
 
-def simulate(seed: int) -> Simulated:
+def simulate(seed: int, *, after_s: float | None = None) -> Simulated:
+    """One migration, looked at somewhere on its way, after a day and a half or later; or after so long a time, in which it is
+    seen in sixty steps instead of by the hour.
+    """
     dice = random.Random(seed)
     per_byte, per_file = dice.uniform(0.5, 2.0) / 2**27, dice.uniform(0.0005, 0.006)
     trees = _trees(dice)
@@ -49,12 +54,19 @@ def simulate(seed: int) -> Simulated:
     stop_at = dice.uniform(0.12, 0.8) * whole
     began_s = MONDAY_S + dice.randrange(7 * 24) * HOUR_S
     at_s, done, now_s = began_s, 0.0, 0.0
-    hours: list[HourSeen] = []
+    seen: list[Seen] = []
     attempts: list[Attempt] = []
     left = [[float(files), float(size)] for files, size in trees]
     left_files = left_bytes = 0
+    hour, of_hour = -1, 0.0
     while True:
-        rest, files, size = pace(at_s) * HOUR_S, 0.0, 0.0
+        if (now_hour := round(at_s * 1000) // round(HOUR_S * 1000)) != hour:
+            hour, of_hour = now_hour, pace(at_s)
+        # To the end of the hour, as the pace of the next one is another.
+        step_s = (hour + 1) * HOUR_S - at_s
+        if after_s is not None and not now_s:
+            step_s = min(step_s, after_s / 60)
+        rest, files, size = of_hour * step_s, 0.0, 0.0
         can = rest
         while rest > 0 and left:
             tree = left[0]
@@ -72,13 +84,14 @@ def simulate(seed: int) -> Simulated:
                 attempts.append(Attempt(round(took[0]), round(took[1]), seconds))
         if not left:
             return Simulated(
-                began_s, now_s, hours, attempts, left_files, left_bytes, at_s + HOUR_S * (1 - rest / can if can else 1)
+                began_s, now_s, seen, attempts, left_files, left_bytes, at_s + step_s * (1 - rest / can if can else 1)
             )
-        at_s += HOUR_S
+        at_s += step_s
         done += can
         if not now_s:
-            hours.append(HourSeen(at_s - HOUR_S, round(files), round(size)))
-            if done >= stop_at and at_s - began_s >= 36 * HOUR_S:
+            seen.append(Seen(at_s, round(files), round(size)))
+            enough = done >= stop_at and at_s - began_s >= 36 * HOUR_S
+            if enough if after_s is None else at_s - began_s >= after_s - 0.001 and len(attempts) >= 5:
                 now_s = at_s
                 left_files, left_bytes = round(sum(tree[0] for tree in left)), round(sum(tree[1] for tree in left))
         assert at_s < began_s + 3000 * 24 * HOUR_S

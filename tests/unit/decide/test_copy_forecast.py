@@ -38,7 +38,7 @@ def forecast(past: Simulated, seed: int) -> CopyForecast:
     cost = fit_cost(sum_of(groups), streams=1)
     assert cost is not None
     slots, slot_s = slots_of(
-        [(hour.at_s + HOUR_S, hour.files, hour.size_bytes) for hour in past.hours],
+        [(one.ended_s, one.files, one.size_bytes) for one in past.seen],
         from_s=past.began_s,
         now_s=past.now_s,
     )
@@ -73,6 +73,20 @@ def test_eight_of_ten_ends_lie_in_the_range() -> None:
     assert 0.42 <= sum(past.end_s > made.likely_at_s for past, made in guesses) / MIGRATIONS <= 0.58
     widths = sorted((made.latest_at_s - made.earliest_at_s) / (past.end_s - past.now_s) for past, made in guesses)
     assert widths[MIGRATIONS // 2] < 0.6
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("hours", [1, 24])
+def test_so_they_do_when_hardly_anything_was_seen_yet(hours: int) -> None:
+    guesses = []
+    for seed in range(150):
+        past = simulate(seed, after_s=hours * HOUR_S)
+        guesses.append((past, forecast(past, seed)))
+    assert 0.7 <= held(guesses) <= 0.9
+    off = sorted((made.likely_at_s - past.now_s) / (past.end_s - past.now_s) for past, made in guesses)
+    assert 0.85 <= off[75] <= 1.15
+    # Chunks of the one user who was copied so far cannot tell what a file costs from what a byte does.
+    assert off[135] < 2.5
 
 
 def steady(days: float, *, by_night: float = 1.0, on_weekends: float = 1.0) -> tuple[Sequence[WorkSlot], float]:
@@ -178,6 +192,36 @@ class TestForecast:
         made = end_of(slots, slot_s, 10, Left(files=24_000, size_bytes=0))
         assert made is not None
         assert made.likely_at_s - made.made_at_s > 1.5 * DAY_S
+
+
+class TestWhatIsSaidOfTheLastDay:
+    def said(self, last: Sequence[int], days: int = 10) -> str:
+        hours = [1000] * (days * 24 - len(last)) + list(last)
+        copied = [(MONDAY_S + (hour + 1) * HOUR_S, files, 0) for hour, files in enumerate(hours)]
+        slots, slot_s = slots_of(copied, from_s=MONDAY_S, now_s=MONDAY_S + days * DAY_S)
+        made = end_of(slots, slot_s, days, Left(files=10 * 24_000, size_bytes=0))
+        assert made is not None
+        return "; ".join(made.basis[3:])
+
+    def test_an_ordinary_day_is_not_worth_a_word(self) -> None:
+        assert self.said([]) == ""
+        assert self.said([700] * 24) == ""
+
+    def test_twice_the_streams(self) -> None:
+        words = self.said([2500] * 24)
+        assert "in the last 1 d it went at 2" in words
+        left, instead = words.split("should it stay so, ")[1].split(" are left instead of ")
+        assert left.startswith("4 d")
+        assert instead.startswith(("8 d", "9 d"))
+
+    def test_a_crawl(self) -> None:
+        assert "of the pace that this takes" in self.said([100] * 24)
+
+    def test_a_standstill(self) -> None:
+        assert "for the last 2 d 12 h nothing was copied" in self.said([0] * 60)
+
+    def test_a_short_history_has_no_last_day(self) -> None:
+        assert self.said([3000] * 24, days=2) == ""
 
 
 class TestRhythm:
