@@ -19,13 +19,13 @@ from migrator.stages.cutover.guarding import Guarding
 from migrator.stages.cutover.machine import TreeMachine
 from migrator.stages.cutover.seeing import Looker
 from migrator.stages.cutover_texts import Telling
+from migrator.stages.recorded_run import heartbeat
 from migrator.stages.run.context import LOG, Invocation, World
 from migrator.stages.run.copying import Copying
 from migrator.stages.run.guards import read_plan
 from migrator.stages.run.hooking import Hooking
 from migrator.stages.run.recovery import recover
 from migrator.stages.run.run import VERB as RUN_LOCK
-from migrator.stages.run.run import heartbeat
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +66,9 @@ class CutoverCall:
             invocation = Invocation(world=run, request=self.request.run, run_id=run_id, directory=directory)
             exit_code, summary = ExitCode.FAILED, None
             try:
-                async with heartbeat(invocation):
+                async with heartbeat(
+                    run.ledger.runs, run.clock, run_id, interval_s=self.request.run.heartbeat_interval_s
+                ):
                     cutting = self._cutting(plan, site, invocation)
                     await cutting.hooking.begin(OWN_STEPS)
                     await recover(invocation, site, heard_at_s=earlier.heartbeat_at_s if earlier else 0.0)
