@@ -37,7 +37,19 @@ __all__ = ["add_command", "brick"]
     required=True,
     help="Whether the source volume gets them, or the target (by your pre-add hooks).",
 )
-@click.option("--instead-of", metavar="BRICK", help="Of a replica volume: the brick whose place the new one takes.")
+@click.option(
+    "--instead-of",
+    metavar="BRICK",
+    help="Of a replica volume: the brick whose place the new one takes. The same brick: its disk is exchanged in its place.",
+)
+@click.option(
+    "--take-back",
+    is_flag=True,
+    help="Of an exchange in place: have the brick serve again what it held, before it is wiped.",
+)
+@click.option(
+    "--once-more", is_flag=True, help="Of an exchange in place that is over: exchange the disk of the brick once more."
+)
 @click.option("-n", "--dry-run", is_flag=True, help="Ask the guards, show what they look at, and change nothing.")
 @click.option("--no-rebalance", is_flag=True, help="End with the fix-layout: no file is moved onto the new bricks.")
 @click.option(
@@ -52,6 +64,8 @@ def add_command(
     bricks: Sequence[str],
     side: str,
     instead_of: str | None,
+    take_back: bool,
+    once_more: bool,
     dry_run: bool,
     no_rebalance: bool,
     accept_unlike: bool,
@@ -66,13 +80,19 @@ def add_command(
             "--instead-of and --no-rebalance are for bricks of the source",
             hint="leave them out, or give the bricks to the source: --to source",
         )
+    if (take_back or once_more) and instead_of not in bricks:
+        raise UsageError(
+            "--take-back and --once-more are for the exchange of a disk in its place",
+            hint="name the brick twice: migrator brick add BRICK --to source --instead-of BRICK",
+        )
     site = open_site(invocation)
     request = AdditionRequest(
         bricks=tuple(bricks),
         side=to,
         pid=os.getpid(),
         instead_of=instead_of,
-        wish=Wish(rebalance=not no_rebalance, accept_unlike=accept_unlike),
+        wish=Wish(rebalance=not no_rebalance, accept_unlike=accept_unlike, take_back=take_back),
+        once_more=once_more,
         dry_run=dry_run,
         poll_s=site.drain.poll_s,
         stall_s=site.drain.stall_s,
