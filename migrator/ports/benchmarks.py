@@ -79,7 +79,7 @@ class Workloads(Protocol):
         """All lanes of a step, beginning at a time of this machine's clock (None: at once). On cancellation all is ended."""
 
     async def round_trip_s(self, host: str) -> float:
-        """How long a question takes."""
+        """How long a question takes. The host's clock is looked at, too: agreed times are told by that until the next call."""
 
     async def end(self, host: str, token: str) -> bool:
         """End what still carries the token; False where something is left."""

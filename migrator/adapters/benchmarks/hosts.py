@@ -78,6 +78,7 @@ class HostWorkloads:
 
     def __init__(self, hosts: Hosts) -> None:
         self._hosts = hosts
+        self._clock_offsets_s: dict[str, float] = {}
 
     async def look(self, host: str, root: bytes, programs: Collection[str]) -> RootSeen:
         """As the port says."""
@@ -124,18 +125,20 @@ class HostWorkloads:
     ) -> StepSeen:
         """As the port says."""
         facts = await (await self._hosts.reach(directory.host)).identity()
+        # What the clock was when the host was reached says little hours later.
+        offset_s = self._clock_offsets_s.get(directory.host, facts.clock_offset_s)
         question = {
             "do": "perform",
             **_place(directory),
             "lanes": [_lane(lane) for lane in step.lanes],
             "seed": seed,
-            "start_at": None if start_at_s is None else start_at_s + facts.clock_offset_s,
+            "start_at": None if start_at_s is None else start_at_s + offset_s,
             "synced": step.synced,
         }
         seen = await self._ask(directory.host, question, _Performed, token=token, timeout_s=None)
         return StepSeen(
             host=directory.host,
-            began_at_s=seen.began_at_s - facts.clock_offset_s,
+            began_at_s=seen.began_at_s - offset_s,
             late_s=seen.late_s,
             elapsed_s=seen.elapsed_s,
             lanes=tuple(_seen(lane, found) for lane, found in zip(step.lanes, seen.lanes, strict=True)),
@@ -143,7 +146,9 @@ class HostWorkloads:
 
     async def round_trip_s(self, host: str) -> float:
         """As the port says."""
-        return (await (await self._hosts.reach(host)).facts()).round_trip_s
+        facts = await (await self._hosts.reach(host)).facts()
+        self._clock_offsets_s[host] = facts.clock_offset_s
+        return facts.round_trip_s
 
     async def end(self, host: str, token: str) -> bool:
         """As the port says."""

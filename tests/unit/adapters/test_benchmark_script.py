@@ -10,6 +10,8 @@ import pytest
 
 from migrator.adapters.benchmarks import far_content, far_lanes, far_main, far_work
 from migrator.adapters.benchmarks.hosts import HostWorkloads
+from migrator.domain.benchmark import Step
+from migrator.ports.benchmarks import StepSeen, WorkDirectory
 from migrator.ports.hosts import HostFacts
 from migrator.ports.processes import Command, Completed
 
@@ -75,12 +77,20 @@ class Asked:
 
     def __init__(self) -> None:
         self.timeout_s: float | None = None
+        self.question: dict[str, object] = {}
         self.processes = self
+        self.clock_offset_s = 0.0
 
     async def reach(self, _name: str) -> "Asked":
         return self
 
     async def identity(self) -> HostFacts:
+        return self._facts(0.0)
+
+    async def facts(self) -> HostFacts:
+        return self._facts(self.clock_offset_s)
+
+    def _facts(self, clock_offset_s: float) -> HostFacts:
         return HostFacts(
             name="gl1",
             node_name="gl1",
@@ -88,7 +98,7 @@ class Asked:
             python_version=(3, 11, 2),
             effective_uid=0,
             boot_id="",
-            clock_offset_s=0.0,
+            clock_offset_s=clock_offset_s,
             round_trip_s=0.0,
             python=b"python3",
             process_id=1,
@@ -96,7 +106,10 @@ class Asked:
 
     async def run(self, command: Command) -> Completed:
         self.timeout_s = command.timeout_s
+        self.question = json.loads(command.stdin or b"{}")
         answer = {"span_s": 1.0, "load_average": 1.0, "disk_bytes_per_s": None, "network_bytes_per_s": None}
+        if self.question["do"] == "perform":
+            answer = {"began_at_s": self.question["start_at"], "late_s": 0.0, "elapsed_s": 1.0, "lanes": []}  # type: ignore[dict-item]
         return Completed(exit_code=0, stdout=json.dumps(answer).encode(), stderr=b"", timed_out=False)
 
 
@@ -105,3 +118,21 @@ def test_a_host_may_be_watched_for_an_hour() -> None:
     asyncio.run(HostWorkloads(host).background("gl1", 3600.0))  # type: ignore[arg-type]
     assert host.timeout_s is not None
     assert host.timeout_s > 3600.0
+
+
+def test_hosts_begin_by_clocks_that_were_looked_at_just_now() -> None:
+    """A benchmark takes hours: what a clock was when the host was reached may be off by seconds."""
+    host = Asked()
+    workloads = HostWorkloads(host)  # type: ignore[arg-type]
+    directory = WorkDirectory(host="gl1", root=b"/mnt", name="n", part="p")
+    step = Step(name="s", title="s", lanes=())
+
+    async def begin() -> StepSeen:
+        await workloads.background("gl1", 0.0)
+        host.clock_offset_s = 5.0
+        await workloads.round_trip_s("gl1")
+        return await workloads.perform(directory, step, seed=1, start_at_s=1000.0, token="t")
+
+    seen = asyncio.run(begin())
+    assert host.question["start_at"] == 1005.0
+    assert seen.began_at_s == 1000.0
