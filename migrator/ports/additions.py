@@ -103,7 +103,8 @@ class AdditionRecords(Protocol):
     def fail(self, step_id: int, reason: str, *, at_s: float) -> AdditionRecord:
         """A step failed; the state stays that of the intent. The first end of a step counts."""
 
-    def read(self, addition_id: int) -> AdditionRecord: ...
+    def read(self, addition_id: int) -> AdditionRecord:
+        """One attempt. Raises LedgerCorrupt where there is none."""
 
     def latest(self, volume_id: str, bricks: Sequence[str], side: AdditionSide) -> AdditionRecord | None:
         """The newest attempt at just these bricks, in whatever order."""

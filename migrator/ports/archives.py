@@ -122,7 +122,8 @@ class ArchiveIndex(Protocol):
 class ArchiveFormat(Protocol):
     """How archives are made of bytes."""
 
-    def begin(self, tree: bytes, archive: BinaryIO, index: BinaryIO) -> ArchiveDraft: ...
+    def begin(self, tree: bytes, archive: BinaryIO, index: BinaryIO) -> ArchiveDraft:
+        """Begin an archive of files of a user tree, in two empty files."""
 
     def index(self, record: ArchiveRecord, stored: BinaryIO) -> ArchiveIndex:
         """Read an index. Raises Refused where it is not the one that the ledger has."""

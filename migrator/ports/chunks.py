@@ -34,7 +34,8 @@ class PassTotals:
 class ChunkRecords(Protocol):
     """The chunks of passes: which wait, and what became of each."""
 
-    def chunk(self, chunk_id: int) -> ChunkRecord: ...
+    def chunk(self, chunk_id: int) -> ChunkRecord:
+        """One chunk. Raises LedgerCorrupt where there is none."""
 
     def retry_failed(self, pass_id: int, *, but_trees: Collection[bytes] = ()) -> int:
         """Let the failed chunks of a pass wait again, but for those of some trees; returns how many there were. Their
@@ -65,7 +66,8 @@ class ChunkRecords(Protocol):
     def failed(self, pass_id: int) -> Sequence[ChunkRecord]:
         """Chunks that failed, of all kinds, in order of number."""
 
-    def totals(self, pass_id: int) -> PassTotals: ...
+    def totals(self, pass_id: int) -> PassTotals:
+        """How many chunks of all kinds are in which state; files and bytes of those that hold files or links."""
 
     def arrived(self, *, before_plan: str) -> Mapping[bytes, Need]:
         """What plans other than this one have brought to the target, by tree: the most that any one pass of them did."""
@@ -75,7 +77,8 @@ class ChunkRecords(Protocol):
         unique in the pass), in one transaction.
         """
 
-    def next_chunk_number(self, pass_id: int) -> int: ...
+    def next_chunk_number(self, pass_id: int) -> int:
+        """The first number that no chunk of the pass has."""
 
     def add_trees(self, pass_id: int, trees: Mapping[bytes, Need]) -> Sequence[ChunkRecord]:
         """One chunk of the whole tree for each tree, in the order given; those that the pass has already stay."""
@@ -87,7 +90,8 @@ class AttemptRecords(Protocol):
     def intend(self, *, chunk_id: int, token: str, host: str, engine: str, argv: Sequence[str], at_s: float) -> int:
         """Write down an attempt before its process starts; the chunk becomes running. Returns the attempt's id."""
 
-    def started(self, attempt_id: int, process: ProcessIdentity) -> None: ...
+    def started(self, attempt_id: int, process: ProcessIdentity) -> None:
+        """The process of an attempt lives. Raises LedgerCorrupt where the attempt has ended."""
 
     def finish(
         self,
@@ -106,7 +110,8 @@ class AttemptRecords(Protocol):
     def unfinished_attempts(self, pass_id: int | None = None) -> Sequence[AttemptRecord]:
         """Attempts that a crash left intended or running."""
 
-    def attempts_of_chunk(self, chunk_id: int) -> Sequence[AttemptRecord]: ...
+    def attempts_of_chunk(self, chunk_id: int) -> Sequence[AttemptRecord]:
+        """Every attempt at a chunk, oldest first."""
 
     def sent_since(self, pass_id: int, attempt_id: int) -> StreamCounters:
         """What the attempts after this one have brought, those at whole trees aside."""
@@ -118,7 +123,8 @@ class ProblemRecords(Protocol):
     def attention(self, pass_id: int, kind: FileProblemKind = FileProblemKind.BAD) -> Sequence[FileProblem]:
         """The bad files of a pass that no later attempt brought over, or those of another kind."""
 
-    def vanished_count(self, pass_id: int) -> int: ...
+    def vanished_count(self, pass_id: int) -> int:
+        """How many listed files were gone when their turn came."""
 
     def problem_counts(self, pass_id: int) -> Mapping[FileProblemKind, int]:
         """How many files of a pass have which problem now; kinds without any are left out."""
@@ -126,4 +132,5 @@ class ProblemRecords(Protocol):
     def note(self, pass_id: int, problems: Sequence[FileProblem], at_s: float) -> None:
         """What a pass found out of files outside its chunks: what it could not rename, so that the next one sends it."""
 
-    def clear_attention(self, pass_id: int, paths: Sequence[bytes]) -> None: ...
+    def clear_attention(self, pass_id: int, paths: Sequence[bytes]) -> None:
+        """These files need no attention any more; those that needed none are passed over."""

@@ -40,7 +40,8 @@ class CutoverRecords(Protocol):
     def fail(self, step_id: int, reason: str, *, at_s: float) -> CutoverRecord:
         """A step failed; the state stays that of the intent. The first end of a step counts."""
 
-    def read(self, cutover_id: int) -> CutoverRecord: ...
+    def read(self, cutover_id: int) -> CutoverRecord:
+        """One attempt. Raises LedgerCorrupt where there is none."""
 
     def latest(self, tree: bytes) -> CutoverRecord | None:
         """The newest attempt of a tree, of any plan."""

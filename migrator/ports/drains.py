@@ -40,7 +40,8 @@ class DrainRecords(Protocol):
     def fail(self, step_id: int, reason: str, *, at_s: float) -> DrainRecord:
         """A step failed; the state stays that of the intent. The first end of a step counts."""
 
-    def read(self, drain_id: int) -> DrainRecord: ...
+    def read(self, drain_id: int) -> DrainRecord:
+        """One attempt. Raises LedgerCorrupt where there is none."""
 
     def latest(self, volume_id: str, bricks: Sequence[str]) -> DrainRecord | None:
         """The newest attempt at just these bricks, in whatever order."""

@@ -69,11 +69,16 @@ class PassHistory(Protocol):
         that its kind cannot have.
         """
 
-    def read(self, pass_id: int) -> PassRecord: ...
+    def read(self, pass_id: int) -> PassRecord:
+        """One pass. Raises LedgerCorrupt where there is none."""
 
-    def set_state(self, pass_id: int, state: PassState, at_s: float) -> None: ...
+    def set_state(self, pass_id: int, state: PassState, at_s: float) -> None:
+        """A pass stops, goes on or is done; the state that it has already changes nothing. Raises LedgerCorrupt for a change that
+        the states do not allow.
+        """
 
-    def of_plan(self, plan: str) -> Sequence[PassRecord]: ...
+    def of_plan(self, plan: str) -> Sequence[PassRecord]:
+        """Every pass of a plan, oldest first."""
 
     def of_batch(self, plan: str, batch: int) -> Sequence[PassRecord]:
         """Every pass over a batch, of all kinds, oldest first."""

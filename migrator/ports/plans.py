@@ -43,13 +43,21 @@ class PlanRecord:
 class PlanRecords(Protocol):
     """Plans and the states of their batches."""
 
-    def record(self, plan: Plan, *, path: str, checksum: str) -> None: ...
+    def record(self, plan: Plan, *, path: str, checksum: str) -> None:
+        """Record a plan with its batches, all planned. The same plan may be recorded again. Raises UsageError where the name is
+        taken by a plan with another checksum.
+        """
 
-    def read(self, name: str) -> PlanRecord | None: ...
+    def read(self, name: str) -> PlanRecord | None:
+        """A plan by its name; None where there is none."""
 
-    def latest(self) -> PlanRecord | None: ...
+    def latest(self) -> PlanRecord | None:
+        """The plan that was recorded last; None before there is one."""
 
     def names(self) -> Sequence[str]:
         """Every plan that was ever recorded, in order."""
 
-    def set_batch_state(self, plan: str, batch: int, state: BatchState) -> None: ...
+    def set_batch_state(self, plan: str, batch: int, state: BatchState) -> None:
+        """A batch is now so far; the state that it has already changes nothing. Raises LedgerCorrupt for a change that the states
+        do not allow, and where there is no such batch.
+        """

@@ -10,7 +10,8 @@ from migrator.domain.transfer import Sample
 class SampleRecords(Protocol):
     """Throughput over time."""
 
-    def add(self, pass_id: int, samples: Sequence[Sample]) -> None: ...
+    def add(self, pass_id: int, samples: Sequence[Sample]) -> None:
+        """Keep samples; one of the same time and attempt replaces the one before."""
 
     def whole(self, pass_id: int) -> Sequence[Sample]:
         """The samples of all streams together, in order of time."""

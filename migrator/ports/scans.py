@@ -12,7 +12,8 @@ class ScanRecords(Protocol):
     def start(self, *, catalog: str, via: str, at_s: float, scope: Sequence[bytes] = ()) -> int:
         """A scan begins, of these user trees alone or (empty) of the whole source; returns its id."""
 
-    def finish(self, record: CatalogRecord) -> None: ...
+    def finish(self, record: CatalogRecord) -> None:
+        """The closing facts of a scan, in the place of whatever was there. Raises LedgerCorrupt where there is no such scan."""
 
     def unfinished(self) -> CatalogRecord | None:
         """The newest scan of the whole source, where it has not ended: to go on with."""

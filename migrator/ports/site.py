@@ -38,30 +38,42 @@ class RunRecord:
 class SiteRecords(Protocol):
     """The one row about the site."""
 
-    def read(self) -> SiteRecord | None: ...
+    def read(self) -> SiteRecord | None:
+        """The site; None before `init`."""
 
-    def create(self, record: SiteRecord) -> None: ...
+    def create(self, record: SiteRecord) -> None:
+        """Record the site. The same one may be recorded again, which changes nothing. Raises UsageError where the ledger is
+        another site's already.
+        """
 
-    def update_identities(self, source: MountIdentity, target: MountIdentity) -> None: ...
+    def update_identities(self, source: MountIdentity, target: MountIdentity) -> None:
+        """What is mounted now is what has to be from now on. Raises LedgerCorrupt before `init`."""
 
-    def record_capabilities(self, capabilities: TargetCapabilities, at_s: float) -> None: ...
+    def record_capabilities(self, capabilities: TargetCapabilities, at_s: float) -> None:
+        """What the target was found to keep of a file. Raises LedgerCorrupt before `init`."""
 
 
 class RunRecords(Protocol):
     """Invocations of verbs that write."""
 
-    def start(self, *, verb: str, pid: int, at_s: float, directory: str) -> int: ...
+    def start(self, *, verb: str, pid: int, at_s: float, directory: str) -> int:
+        """A run begins; returns its id. Every call is a run of its own."""
 
-    def heartbeat(self, run_id: int, at_s: float) -> None: ...
+    def heartbeat(self, run_id: int, at_s: float) -> None:
+        """The run lives. Raises LedgerCorrupt where there is none of this id."""
 
-    def finish(self, run_id: int, at_s: float, exit_code: int) -> None: ...
+    def finish(self, run_id: int, at_s: float, exit_code: int) -> None:
+        """The run has ended. Raises LedgerCorrupt where there is none of this id."""
 
-    def latest(self, verb: str | None = None) -> RunRecord | None: ...
+    def latest(self, verb: str | None = None) -> RunRecord | None:
+        """The newest run, of one verb or of any; None where there was none."""
 
 
 class EventRecords(Protocol):
     """The migration's log."""
 
-    def add(self, event: Event, run_id: int | None = None) -> None: ...
+    def add(self, event: Event, run_id: int | None = None) -> None:
+        """Keep an event, of a run or of none. One that is added twice is there twice."""
 
-    def latest(self, limit: int) -> Sequence[Event]: ...
+    def latest(self, limit: int) -> Sequence[Event]:
+        """So many of the newest events, newest first."""
