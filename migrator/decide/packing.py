@@ -122,7 +122,7 @@ class _RangedFiles:
 
 
 class _OpenChunk:
-    """The chunk that is being filled. Rows from `unit_start` on are one unit: a directory, or a link group.
+    """The chunk that is being filled. Rows from `_unit_start` on are one unit: a directory, or a link group.
 
     A unit that does not fit behind the others moves to the next chunk as a whole; only a directory that is larger
     than a chunk is cut.
@@ -270,7 +270,7 @@ def pack(listings: Iterable[Listing], limits: ChunkLimits, *, bricks: Sequence[s
     `directory_times` with the same list, and that the ranges of a file come before the chunk of ranged files that lists it.
     A chunk holds one tree's paths of one kind and one brick. It is within the limits unless it is one file, or one link
     group, that is larger than they are. Chunks of directories are given to `bricks` (those of the catalog) by turns:
-    every directory lies on every one of them. The same listings give the same chunks.
+    every directory lies on every one of them. The same listings give the same chunks. Raises ValueError for limits below 1.
     """
     if limits.max_files < 1 or limits.max_bytes < 1 or (limits.range_size_bytes or 1) < 1:
         raise ValueError(f"limits that no chunk can keep: {limits}")

@@ -79,8 +79,8 @@ class Changes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rename:
-    """A path of one tree that has another name now: the same inode (see `by_gfid`), of the same type, size and mtime,
-    and the old name is gone. Of a renamed directory only the directory itself is listed: what lies in it moved along.
+    """A path of one tree that has another name now: the same inode (and gfid, where both looks have one), of the same type,
+    size and mtime, and the old name is gone. Of a renamed directory only the directory itself is listed: what lies in it moved along.
 
     `old` is what the path is called when all renames before it in order have been made.
     """
