@@ -331,3 +331,24 @@ def test_never_more_than_the_limits_and_never_fewer_than_one(storm: Storm) -> No
         found = decide(state, now, NO_CONTROLS)
         assert all(1 <= found.hosts[host] <= most for host, most in now.hosts.items())
         assert found.streams <= found.most
+
+
+@given(STEPS.map(lambda steps: Storm(tuple(steps))))
+def test_when_the_storm_is_over_all_streams_come_back(storm: Storm) -> None:
+    now = settings_now({"gl1": 16, "gl2": 5}, Limits(max_latency_s=0.5, max_load=30.0), NO_CONTROLS, Opening(open=True))
+    state = first_state(now, StreamsBy.FIXED)
+    for kind, figure in storm.steps:
+        if kind == "jobs":
+            # The edge of a window.
+            before, now = now, replace(now, hosts={"gl1": int(figure) % 16 + 1, "gl2": int(figure) % 5 + 1})
+            state = changed(state, before, now)
+        elif kind in ("source", "target"):
+            state = after_probe(state, ProbeSide(kind), figure / 100.0, now, at_work={"gl1": int(figure) % 16})
+        else:
+            state = after_load(state, "gl2", figure, now, at_work={"gl2": int(figure) % 5})
+    for _ in range(100):
+        for side in ProbeSide:
+            state = after_probe(state, side, 0.01, now, at_work={"gl1": 16, "gl2": 5})
+        for host in now.hosts:
+            state = after_load(state, host, 1.0, now)
+    assert streams_on_hosts(state, now) == now.hosts
