@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import ParamSpec, TypeVar
 
 from migrator.adapters.ledger.sqlite import SqliteLedger, open_ledger
-from migrator.domain.hooks import Hook, HookCall, HookEvent, HookResult, HooksFound, HookStage, HookStep
+from migrator.domain.hooks import Hook, HookCall, HookEvent, HookResult, HooksFound, HookStep, all_stages
 from migrator.domain.site import TargetCapabilities
 from migrator.ports.site import SiteRecord
 from tests.catalogs import whole_catalog
@@ -90,13 +90,17 @@ class Left:
 
 @dataclass
 class DoingHooks:
-    """The `Hooks` port: one hook on either side of these steps; the `pre` ones do something on what is simulated."""
+    """The `Hooks` port: one hook on every side of these steps; the `pre` ones do something on what is simulated. `exit_codes` are by
+    stage, where they are not 0. `reasons` is what `post` hooks were told besides the state.
+    """
 
-    deeds: Mapping[HookStep, Callable[[], None]]
+    deeds: Mapping[HookStep, Callable[[], None]] = field(repr=False)
     directory: bytes = b"/hooks"
     site_file: bytes = b"/site.toml"
     timeout_s: float = 600.0
     calls: list[tuple[str, str]] = field(default_factory=list)
+    exit_codes: dict[str, int] = field(default_factory=dict)
+    reasons: list[tuple[str, str, str]] = field(default_factory=list)
     tokens_given: int = 0
 
     def new_token(self) -> str:
@@ -105,18 +109,26 @@ class DoingHooks:
         return f"token-{self.tokens_given}"
 
     def find(self) -> HooksFound:
-        stages = [HookStage(step=step, event=event) for step in self.deeds for event in HookEvent]
+        stages = [stage for stage in all_stages() if stage.step in self.deeds]
         return HooksFound(hooks=tuple(Hook(stage=stage, name=b"50-do", path=b"/hooks/50-do") for stage in stages))
 
     async def call(self, call: HookCall) -> HookResult:
         stage = call.hook.stage
         if stage.event is HookEvent.PRE:
             self.deeds[stage.step]()
-        self.calls.append((stage.name, dict(call.environment)["MIGRATOR_STATE"]))
-        return HookResult(exit_code=0)
+        told = dict(call.environment)
+        self.calls.append((stage.name, told["MIGRATOR_STATE"]))
+        if told["MIGRATOR_REASON"]:
+            self.reasons.append((stage.name, told["MIGRATOR_FAILED"], told["MIGRATOR_REASON"]))
+        return HookResult(exit_code=self.exit_codes.get(stage.name, 0))
 
     async def end(self, _: str) -> bool:
         return True
+
+    def called(self) -> list[tuple[str, str]]:
+        """What was called since the last question."""
+        calls, self.calls = self.calls, []
+        return calls
 
     def told(self) -> list[str]:
         """Which steps the `post` hooks were told to be done, each once, in order."""

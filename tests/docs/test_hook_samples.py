@@ -25,6 +25,7 @@ CUTOVER_STAGES = ("pre-freeze", "post-freeze", "post-thaw")
 ANNOUNCE_STAGE = "post-announce"
 ADD_STAGE = "pre-add"
 REPORT_STAGE = "post-report"
+FAIL_STAGE = "post-fail"
 HOLD, MAIL = "pre-batch.d/10-hold", "post-pass.d/50-mail-notice"
 
 
@@ -64,15 +65,17 @@ def test_all_samples_are_executed_here() -> None:
         "pre-add.d/55-beegfs8-storage-target",
     ]
     to_report = ["post-report.d/50-mail-report"]
+    to_page = ["post-fail.d/10-mail"]
     assert [str(path.relative_to(HOOKS)) for path in SAMPLES] == sorted(
-        [HOLD, MAIL, *around_a_cutover, *to_add, *to_report]
+        [HOLD, MAIL, *around_a_cutover, *to_add, *to_report, *to_page]
     )
 
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda path: path.name)
 def test_a_sample_is_where_the_contract_wants_it(sample: Path) -> None:
     stage = sample.parent.name.removesuffix(".d")
-    assert stage in (*CUTOVER_STAGES, ANNOUNCE_STAGE, ADD_STAGE, REPORT_STAGE) or f"| `{stage}` | `run` |" in PAGE
+    others = (*CUTOVER_STAGES, ANNOUNCE_STAGE, ADD_STAGE, REPORT_STAGE, FAIL_STAGE)
+    assert stage in others or f"| `{stage}` | `run` |" in PAGE
     assert f"| `{stage}` |" in PAGE
     assert re.fullmatch(r"[0-9]{2}-[a-z0-9-]+", sample.name)
     mode = sample.stat().st_mode
@@ -97,6 +100,22 @@ def test_the_report_is_a_mail_with_its_page_beside_it(tmp_path: Path) -> None:
     assert (page.get_filename(), page.get_content_type()) == ("report.html", "text/html")
     facts["version"] = 2
     assert run("post-report.d/50-mail-report", facts).returncode == 1
+
+
+@pytest.mark.parametrize(
+    ("failed", "words"), [("drain", "the drain"), ("stop", "taking back"), ("add", "the addition")]
+)
+def test_whoever_is_on_call_gets_the_reason_of_a_failure(failed: str, words: str) -> None:
+    reason = "it stands still: no counter has changed for 6 h\nsee caf\u00e9"
+    facts = document() | {"stage": "post-fail", "brick": "gl3:/srv/b1/data", "state": "failed"}
+    done = run("post-fail.d/10-mail", facts | {"failed": failed, "reason": reason})
+    assert (done.returncode, done.stderr) == (0, "")
+    mail = email.message_from_string(done.stdout, policy=email.policy.default)
+    assert mail["Subject"].startswith(f"gl-to-beegfs: {words}")
+    assert mail["Subject"].endswith("of gl3:/srv/b1/data has failed")
+    assert mail["To"].endswith("@example.org")
+    assert reason in mail.get_content()
+    assert run("post-fail.d/10-mail", facts | {"version": 2}).returncode == 1
 
 
 def test_the_mail_notice_goes_to_every_user_of_the_batch() -> None:

@@ -15,7 +15,7 @@ from migrator.ports.site import SiteRecord
 from migrator.stages.bricks.drain_acting import DrainActor
 from migrator.stages.bricks.drain_context import DRAIN_STEPS, LOG, DrainCall, DrainWorld
 from migrator.stages.bricks.drain_guarding import Guarding
-from migrator.stages.bricks.drain_hooking import DrainHooks
+from migrator.stages.bricks.drain_hooking import DrainHooks, owes_hooks
 from migrator.stages.bricks.drain_machine import DrainMachine
 from migrator.stages.bricks.drain_seeing import DrainLooker
 from migrator.stages.bricks.drain_throttle import Throttle, left_changed
@@ -81,21 +81,28 @@ async def stop_drain(request: DrainRequest, world: DrainWorld) -> DrainSummary:
     has begun no drain of these bricks that could be taken back.
     """
     asked = await _asked(request, world)
-    ended = asked.known is None or asked.known.state in ENDED_STATES
-    if asked.known is not None and asked.known.state is DrainState.STOPPED and _is_at_rest(asked, world):
-        words = f"there is nothing to take back: the drain of {asked.known.shown_bricks} was taken back before, "
+    known, owes = asked.known, not request.dry_run and _owes_hooks(asked, world)
+    if known is not None and known.state is DrainState.STOPPED and not owes and _is_at_rest(asked, world):
+        words = f"there is nothing to take back: the drain of {known.shown_bricks} was taken back before, "
         words += "and none is under way"
-        return _nothing_to_do(asked.known, world, DrainEnding.TAKEN_BACK, words, dry_run=request.dry_run)
-    if asked.known is None or (ended and not left_changed(world.ledger, asked.state)):
+        return _nothing_to_do(known, world, DrainEnding.TAKEN_BACK, words, dry_run=request.dry_run)
+    ended = known is None or known.state in ENDED_STATES
+    if known is None or (ended and not owes and not left_changed(world.ledger, asked.state)):
         raise UsageError(
             f"no drain of {', '.join(asked.bricks)} is under way that this program has begun",
             hint="`migrator brick list` shows what Gluster does; what was begun by hand is stopped by hand "
             "(`gluster volume remove-brick ... stop`, then `gluster volume rebalance VOLUME fix-layout start`)",
         )
-    site, known = _site(world), asked.known
+    site, record = _site(world), known
     if request.dry_run:
         return await _preview(DrainCall(world=world, request=request, site=site, run_id=None), asked, back=True)
-    return await _make(STOP_VERB, request, world, site, lambda: known, back=True)
+    return await _make(STOP_VERB, request, world, site, lambda: record, back=True)
+
+
+def _owes_hooks(asked: _Asked, world: DrainWorld) -> bool:
+    """Whether a drain was taken back by a call that was killed before all hooks after that were called."""
+    known = asked.known
+    return known is not None and known.state is DrainState.STOPPED and owes_hooks(world, known)
 
 
 def _is_at_rest(asked: _Asked, world: DrainWorld) -> bool:

@@ -11,8 +11,18 @@ from migrator.domain.drain import OUT_STATES, DrainRecord
 from migrator.domain.drain_seen import AuditSeen
 from migrator.domain.errors import ToolFailed
 from migrator.domain.hooks import HookFacts, HookState, HookStep
-from migrator.stages.bricks.drain_context import DrainCall, hooked, hooked_failure
+from migrator.stages.bricks.drain_context import DrainCall, DrainWorld, hooked, hooked_failure
 from migrator.stages.hooking import StepHooks
+
+_CLOSED_AT_THE_END = (HookStep.STOP, HookStep.COMMIT, HookStep.AUDIT, HookStep.DRAIN)
+"""What was begun last ends first."""
+
+
+def owes_hooks(world: DrainWorld, record: DrainRecord) -> bool:
+    """Whether a killed call has left steps of a drain open, whose `post` hooks are called when it is over."""
+    if world.hooks is None:
+        return False
+    return any(world.ledger.hooks.open_since(step, hooked(record, step).key) for step in _CLOSED_AT_THE_END)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -47,10 +57,9 @@ class DrainHooks:
         """Those after a drain that is over, and what killed calls owe of its steps. May be called again."""
         out = record.state in OUT_STATES
         state = HookState.DONE if out else HookState.STOPPED
-        # What was begun last ends first.
-        await self._catch_up(record, HookStep.STOP, HookState.FAILED if out else HookState.DONE)
-        for step in (HookStep.COMMIT, HookStep.AUDIT, HookStep.DRAIN):
-            await self._catch_up(record, step, state)
+        for step in _CLOSED_AT_THE_END:
+            stopped = HookState.FAILED if out else HookState.DONE
+            await self._catch_up(record, step, stopped if step is HookStep.STOP else state)
 
     async def _catch_up(self, record: DrainRecord, step: HookStep, state: HookState) -> None:
         hooking = self._hooking()

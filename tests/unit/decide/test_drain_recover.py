@@ -7,7 +7,7 @@ import pytest
 from migrator.decide.drain import begin_again, commit_problems, next_step
 from migrator.domain.drain import DrainState, DrainStep
 from migrator.domain.drain_seen import Act, AuditSeen, DrainSeen
-from tests.unit.decide.test_drain import CLEAN, MOVING, counters, out, progress, record, seen
+from tests.unit.decide.drain_looks import CLEAN, MOVING, counters, out, progress, record, seen
 
 S, D = DrainState, DrainStep
 LEFT = replace(CLEAN, left=1, examples=(b"a",))

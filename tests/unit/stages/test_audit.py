@@ -115,9 +115,10 @@ def test_a_wipe_that_was_killed_between_two_bricks_goes_on(state: DrainState, ot
     call: Any = SimpleNamespace(world=world, request=SimpleNamespace(recover=False), left_list=lambda: None)
     looker: Any = SimpleNamespace(volume=volume, audit=None)
     throttle: Any = None
+    hooks: Any = None
     record = DrainRecord(
         id=1, volume="vol1", volume_id=VOLUME_ID, bricks=names, attempt=1, state=state, times={state: 1.0}
     )
     act = Act(step=DrainStep.AUDIT, intent=state, result=state)
-    asyncio.run(DrainActor(call=call, looker=looker, throttle=throttle).carry_out(act, record))
+    asyncio.run(DrainActor(call=call, looker=looker, throttle=throttle, hooks=hooks).carry_out(act, record))
     assert looker.audit.clean is clean
