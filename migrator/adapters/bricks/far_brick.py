@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import errno
 import os
-import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-ABSENT = (errno.ENODATA, errno.EOPNOTSUPP)
-"""There is no such attribute."""
+from migrator.adapters.bricks.walker_attributes import ABSENT
 
-_MDATA_BYTES = 57
-_NS_PER_S = 1_000_000_000
+DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def open_root(path: bytes, volume_id: str) -> int:
@@ -76,13 +72,3 @@ def attribute(place: bytes, key: bytes) -> bytes:
         if error.errno in ABSENT:
             return b""
         raise
-
-
-def own_times(value: bytes) -> tuple[int, int, int] | None:
-    """Of Gluster's own record (`trusted.glusterfs.mdata`) the times of change, modification and access, in nanoseconds; None where
-    there is no record of a known form.
-    """
-    if len(value) != _MDATA_BYTES or value[0] != 1:
-        return None
-    ctime_s, ctime_ns, mtime_s, mtime_ns, atime_s, atime_ns = struct.unpack_from(">qQqQqQ", value, 9)
-    return ctime_s * _NS_PER_S + ctime_ns, mtime_s * _NS_PER_S + mtime_ns, atime_s * _NS_PER_S + atime_ns

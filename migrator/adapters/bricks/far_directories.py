@@ -14,20 +14,9 @@ import stat
 import sys
 from typing import Any
 
-from migrator.adapters.bricks.far_brick import (
-    attribute,
-    entries_of,
-    listed,
-    open_directory,
-    open_root,
-    own_times,
-    place_of,
-)
+from migrator.adapters.bricks.far_brick import attribute, entries_of, listed, open_directory, open_root, place_of
+from migrator.adapters.bricks.walker_attributes import ACL_ACCESS, ACL_DEFAULT, GFID, MDATA, parse_mdata
 
-_GFID = b"trusted.gfid"
-_MDATA = b"trusted.glusterfs.mdata"
-_ACCESS = b"system.posix_acl_access"
-_DEFAULT = b"system.posix_acl_default"
 _GONE = (errno.ENOENT, errno.ENOTDIR)
 _LINES_AT_ONCE = 500
 
@@ -83,7 +72,7 @@ class Directories:
         place = place_of(directory, name)
         try:
             facts = os.stat(name, dir_fd=directory, follow_symlinks=False)
-            gfid = attribute(place, _GFID).hex()
+            gfid = attribute(place, GFID).hex()
             line = {
                 "path": path.decode("latin-1"),
                 "gfid": gfid,
@@ -91,9 +80,9 @@ class Directories:
                 "mode": stat.S_IMODE(facts.st_mode),
                 "uid": facts.st_uid,
                 "gid": facts.st_gid,
-                "access": attribute(place, _ACCESS).hex(),
-                "default": attribute(place, _DEFAULT).hex(),
-                "times": own_times(attribute(place, _MDATA)),
+                "access": attribute(place, ACL_ACCESS).hex(),
+                "default": attribute(place, ACL_DEFAULT).hex(),
+                "times": parse_mdata(attribute(place, MDATA)),
             }
         except OSError as error:
             self._unseen += error.errno not in _GONE

@@ -16,46 +16,23 @@ import stat
 import sys
 from typing import Any
 
-from migrator.adapters.bricks.far_brick import (
-    ABSENT,
-    attribute,
-    entries_of,
-    listed,
-    open_directory,
-    open_root,
-    own_times,
-    place_of,
-)
+from migrator.adapters.bricks.far_brick import attribute, entries_of, listed, open_directory, open_root, place_of
 from migrator.adapters.bricks.far_open import OpenFiles, is_held, leases_tell
+from migrator.adapters.bricks.walker_attributes import (
+    ABSENT,
+    GFID,
+    LINKTO,
+    MDATA,
+    is_carried,
+    list_attributes,
+    parse_mdata,
+)
 
 _PIECE_BYTES = 1 << 20
-_LINKTO = b"trusted.glusterfs.dht.linkto"
 _MIGRATING = stat.S_ISGID | stat.S_ISVTX
 _AFR = b"trusted.afr."
-_INTERNAL = (
-    b"trusted.gfid",
-    b"trusted.glusterfs.",
-    b"trusted.afr.",
-    b"trusted.ec.",
-    b"trusted.pgfid.",
-    b"trusted.bit-rot.",
-    b"trusted.SGI_ACL_",
-    b"trusted.tier.",
-    b"trusted.distribute.",
-    b"trusted.io-stats-dump",
-)
 _PROBE = re.compile(rb"\.migrator-probe/(?:(?:probe|entry)-[0-9]{2}|complete)")
 """Files of this program's probes: nobody's data, and other ones every minute."""
-
-_ACLS = (b"system.posix_acl_access", b"system.posix_acl_default")
-
-
-def _is_carried(key: bytes) -> bool:
-    if key.startswith(b"user.") or key in _ACLS:
-        return True
-    if key.startswith(b"security."):
-        return key != b"security.selinux"
-    return key.startswith(b"trusted.") and not key.startswith(_INTERNAL)
 
 
 def _text(value: bytes) -> str:
@@ -121,16 +98,16 @@ class Look:
             return
         place = place_of(directory, name)
         mode = stat.S_IMODE(facts.st_mode)
-        linkto = attribute(place, _LINKTO) if stat.S_ISREG(facts.st_mode) else b""
+        linkto = attribute(place, LINKTO) if stat.S_ISREG(facts.st_mode) else b""
         if linkto and mode == stat.S_ISVTX:
             if facts.st_size:
                 raise OSError(errno.EBUSY, "a link-to file that has content: it is being filled")
             return
         if linkto and mode & _MIGRATING == _MIGRATING:
             mode &= ~_MIGRATING
-        gfid = attribute(place, b"trusted.gfid")
-        times = own_times(attribute(place, b"trusted.glusterfs.mdata"))
-        keys = self._keys(place)
+        gfid = attribute(place, GFID)
+        times = parse_mdata(attribute(place, MDATA))
+        keys = sorted(filter(is_carried, list_attributes(place)))
         self._found[facts.st_ino] = {
             "names": [_text(path)],
             "kind": stat.S_IFMT(facts.st_mode),
@@ -154,14 +131,6 @@ class Look:
             "pending": _pending(place, of_directory=False) + self._blamed,
             "digest": self._digest(directory, name, facts) if self._digests else "",
         }
-
-    def _keys(self, place: bytes) -> list[bytes]:
-        try:
-            return sorted(filter(_is_carried, map(os.fsencode, os.listxattr(place, follow_symlinks=False))))
-        except OSError as error:
-            if error.errno in ABSENT:
-                return []
-            raise
 
     def _stored(self, gfid: bytes, facts: os.stat_result) -> int:
         """Whether Gluster's own link of it is there."""

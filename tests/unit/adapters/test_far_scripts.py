@@ -10,13 +10,14 @@ from pathlib import Path
 import pytest
 
 from migrator.adapters.benchmarks import hosts, tree_timing
-from migrator.adapters.bricks import new_places, places, walker_program
+from migrator.adapters.bricks import asking as bricks_asking
+from migrator.adapters.bricks import new_places, places, walker_attributes, walker_program
 from migrator.adapters.executors import far_bundle, host_room, host_roots
-from migrator.adapters.far_source import far_argv, far_source
+from migrator.adapters.far_source import far_argv
+from migrator.adapters.filesystems import xattrs
 from migrator.adapters.writers import asking, clients
 
 ADAPTERS = "migrator.adapters"
-BRICKS = f"{ADAPTERS}.bricks"
 _LONGEST_ARGUMENT_BYTES = 32 * 4096
 """MAX_ARG_STRLEN of Linux: what one argument may have."""
 
@@ -47,9 +48,9 @@ ARGUMENTS = {
     "tree": tree_timing._script(),
     "writers": asking.script(),
     "clients": clients._script(),
-    "leftovers": far_source(BRICKS, ("far_brick", "far_open", "far_leftovers")),
-    "directories": far_source(BRICKS, ("far_brick", "far_directories")),
-    "marks": far_source(BRICKS, ("far_brick", "far_marks")),
+    "leftovers": bricks_asking._script(("far_open", "far_leftovers")),
+    "directories": bricks_asking._script(("far_directories",)),
+    "marks": bricks_asking._script(("far_marks",)),
     "new places": new_places._LOOK,
     "places": places._LOOK,
     "roots": host_roots._SCRIPT,
@@ -81,3 +82,7 @@ def test_a_script_runs_alone_and_looks_at_nothing_that_is_no_brick_of_the_volume
     assert done.returncode == 1
     assert done.stdout == b""
     assert done.stderr.startswith(b"there is no brick of this volume")
+
+
+def test_what_is_somebodys_data_is_the_same_on_a_brick_as_on_a_mount() -> None:
+    assert walker_attributes.INTERNAL_PREFIXES == xattrs._INTERNAL_PREFIXES
