@@ -72,7 +72,7 @@ def tree_facts(
 ) -> tuple[TreeFacts, ...]:
     """How far every tree is, in the order given. `sums` and `passes` are those of the first pass, by batch.
 
-    Before that pass the plan's figures are the totals, then those of its chunks: what is really on the lists.
+    Before that pass the plan's figures are the totals, without what is reaped; then those of its chunks: what is really on the lists.
     """
     by_tree: dict[tuple[int, bytes], list[ChunkSum]] = defaultdict(list)
     for batch, of_batch in sums.items():
@@ -101,7 +101,9 @@ def settled(
 
 def _tree(planned: PlannedTree, sums: Sequence[ChunkSum], state: BatchState, first: PassFacts | None) -> TreeFacts:
     if first is None:
-        total_bytes, total_files, done_bytes, done_files = planned.size_bytes, planned.files, 0, 0
+        total_bytes = max(planned.size_bytes - planned.reaped_bytes, 0)
+        total_files = max(planned.files - planned.reaped_files, 0)
+        done_bytes = done_files = 0
         tree_state = TreeState.PLANNED
     else:
         content = [entry for entry in sums if entry.kind in CONTENT_KINDS]

@@ -22,7 +22,9 @@ class PlannedBatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedTree:
-    """A user tree as it was planned; `rank` counts from 1 in the plan's order of size."""
+    """A user tree as it was planned; `rank` counts from 1 in the plan's order of size. `reaped_bytes` and `reaped_files` are the
+    part of it that is archived or skipped instead of being copied.
+    """
 
     tree: UserTree
     batch: int
@@ -30,6 +32,8 @@ class PlannedTree:
     size_bytes: int
     files: int
     directories: int
+    reaped_bytes: int = 0
+    reaped_files: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

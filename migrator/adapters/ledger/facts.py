@@ -90,6 +90,8 @@ class SqliteFacts:
                 size_bytes=row.size_bytes,
                 files=row.files,
                 directories=row.directories,
+                reaped_bytes=row.reaped_bytes,
+                reaped_files=row.reaped_files,
             )
             for row in rows
         ]

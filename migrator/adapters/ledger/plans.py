@@ -1,6 +1,7 @@
 """Plans, their batches, and the user trees of every batch."""
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import Row, func, insert, select, update
@@ -11,6 +12,7 @@ from migrator.adapters.ledger.database import Database
 from migrator.adapters.ledger.transitions import check
 from migrator.domain.errors import LedgerCorrupt, UsageError
 from migrator.domain.plan import Plan
+from migrator.domain.reap import ReapAction
 from migrator.domain.states import BATCH_TRANSITIONS, BatchState
 from migrator.ports.plans import PlanRecord
 
@@ -27,6 +29,7 @@ class SqlitePlans:
         Raises UsageError where the name is taken by a plan with another checksum.
         """
         usage = {tree.tree.path: (rank, tree) for rank, tree in enumerate(plan.ranking, 1)}
+        reaped = _reaped(plan)
         with self._database.write() as connection:
             there = connection.execute(select(tables.plans).where(tables.plans.c.name == plan.name)).one_or_none()
             if there is not None:
@@ -76,6 +79,8 @@ class SqlitePlans:
                             "size_bytes": used.size_bytes if used else 0,
                             "files": used.files if used else 0,
                             "directories": used.directories if used else 0,
+                            "reaped_bytes": reaped[tree.path][0],
+                            "reaped_files": reaped[tree.path][1],
                         }
                     )
                 if rows:
@@ -117,6 +122,16 @@ class SqlitePlans:
                 raise LedgerCorrupt(f"the ledger has no batch {batch} of plan {plan}", hint="run `migrator plan` again")
             if check(BATCH_TRANSITIONS, BatchState(old), state, f"batch {batch} of plan {plan}"):
                 connection.execute(update(tables.batches).where(this).values(state=state.value))
+
+
+def _reaped(plan: Plan) -> Mapping[bytes, tuple[int, int]]:
+    """Bytes and files of each tree that are archived or skipped: no chunk has them."""
+    sums: dict[bytes, tuple[int, int]] = defaultdict(lambda: (0, 0))
+    for one in plan.reap.trees if plan.reap is not None else ():
+        if one.action is not ReapAction.LIST:
+            size_bytes, files = sums[one.tree.path]
+            sums[one.tree.path] = (size_bytes + one.size_bytes, files + one.files)
+    return sums
 
 
 def _plan(row: Row[Any], batches: dict[int, BatchState]) -> PlanRecord:

@@ -89,6 +89,11 @@ class TestTrees:
         assert facts.state is TreeState.PLANNED
         assert facts.tally == Tally(total_bytes=1000, total_files=10, total_users=1)
 
+    def test_what_is_reaped_is_not_to_be_copied(self) -> None:
+        tree = replace(planned(b"t", "u"), reaped_bytes=700, reaped_files=9)
+        (facts,) = tree_facts([tree], {}, {1: BatchState.PLANNED}, {})
+        assert facts.tally == Tally(total_bytes=300, total_files=1, total_users=1)
+
     def test_split_chunks_and_directories_count_no_bytes(self) -> None:
         facts = facts_of(
             [

@@ -72,5 +72,8 @@ batch_trees = Table(
     required("size_bytes", Integer),
     required("files", Integer),
     required("directories", Integer),
+    # Of these bytes and files, what is archived or skipped instead of being copied.
+    required("reaped_bytes", Integer),
+    required("reaped_files", Integer),
     ForeignKeyConstraint(["plan", "batch"], ["batches.plan", "batches.number"]),
 )

@@ -371,6 +371,8 @@ def upgrade() -> None:
         sa.Column("size_bytes", sa.Integer(), nullable=False),
         sa.Column("files", sa.Integer(), nullable=False),
         sa.Column("directories", sa.Integer(), nullable=False),
+        sa.Column("reaped_bytes", sa.Integer(), nullable=False),
+        sa.Column("reaped_files", sa.Integer(), nullable=False),
         sa.ForeignKeyConstraint(
             ["plan", "batch"], ["batches.plan", "batches.number"], name=op.f("fk_batch_trees_plan_batch")
         ),
