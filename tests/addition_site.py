@@ -23,6 +23,7 @@ from migrator.stages.bricks.throttling import THROTTLE_OPTION, ThrottleRules
 from tests.deaths import Killed
 from tests.fake_filesystem import IDENTITY
 from tests.fakes import FakeLocks, FakeProgress, FakeRunFiles, VirtualClock, inline
+from tests.kills import DoingHooks
 from tests.unit.decide.addition_world import NEW, ROOM, World
 
 LOOKS = 9
@@ -118,6 +119,7 @@ class Site:
     clock: VirtualClock = field(default_factory=VirtualClock)
     throttle: str | None = "aggressive"
     scan: Scan | None = None
+    hooks: DoingHooks | None = None
 
     def __post_init__(self) -> None:
         self.glusterd = Glusterd(self.volume, self.ledger, self.clock)
@@ -140,14 +142,14 @@ class Site:
             versions=versions,
             target_room=room,
             back_up=lambda _: None,
-            hooks=None,
+            hooks=self.hooks,
             ledger=self.ledger,
             locks=FakeLocks(),
             files=FakeRunFiles(),
             progress=FakeProgress(),
             clock=self.clock,
             blocking=inline,
-            tokens=lambda: "token",
+            tokens=(lambda: "token") if self.hooks is None else self.hooks.new_token,
             throttle=ThrottleRules(throttle=self.throttle, windows=(), local_time=lambda _: (0, 0), max_latency_s=0.05),
             scan=self.scan,
         )

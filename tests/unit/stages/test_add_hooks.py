@@ -1,0 +1,70 @@
+"""The site's hooks around an addition, over a simulated volume: those that people are told by when it has failed."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from migrator.domain.addition import AdditionState
+from migrator.domain.addition_run import AdditionEnding
+from migrator.domain.hooks import HookCall, HookResult, HookStep
+from migrator.stages.bricks.add_context import ADD_STEPS
+from tests.addition_site import Site, addition_site
+from tests.deaths import Killed
+from tests.kills import DoingHooks
+
+
+@pytest.fixture
+def hooks() -> DoingHooks:
+    return DoingHooks(dict.fromkeys(ADD_STEPS, lambda: None))
+
+
+@pytest.fixture
+def site(memory: Path, hooks: DoingHooks) -> Iterator[Site]:
+    with addition_site(memory) as made:
+        made.hooks = hooks
+        yield made
+
+
+def test_a_rebalance_that_breaks_off_is_told_once_and_nothing_is_stopped_by_that(site: Site, hooks: DoingHooks) -> None:
+    site.glusterd.breaks, hooks.exit_codes = True, {"post-fail": 1}
+    assert site.add().ending is AdditionEnding.HALTED
+    assert site.states == [AdditionState.FAILED]
+    assert hooks.called() == [("pre-add", ""), ("post-fail", "failed")]
+    ((stage, failed, reason),) = hooks.reasons
+    assert (stage, failed) == ("post-fail", "add")
+    assert reason
+    site.glusterd.breaks = False
+    assert site.add().ending is AdditionEnding.DONE
+    assert hooks.called() == [("post-add", "done")]
+    assert site.add().ending is AdditionEnding.DONE
+    assert hooks.called() == []
+    assert not site.ledger.hooks.unfinished(ADD_STEPS)
+
+
+def test_what_a_killed_call_could_not_tell_the_next_one_tells_first(
+    site: Site, hooks: DoingHooks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site.glusterd.breaks = True
+    answers = hooks.call
+
+    async def dies(call: HookCall) -> HookResult:
+        if call.hook.stage.step is HookStep.FAIL:
+            raise Killed
+        return await answers(call)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(hooks, "call", dies)
+        with pytest.raises(Killed):
+            site.add()
+    assert site.states == [AdditionState.FAILED]
+    assert hooks.called() == [("pre-add", "")]
+    site.glusterd.breaks = False
+    assert site.add().ending is AdditionEnding.DONE
+    assert hooks.called() == [("post-fail", "failed"), ("post-add", "done")]
+
+
+def test_guards_before_anything_is_changed_ring_nobody(site: Site, hooks: DoingHooks) -> None:
+    site.volume.peer_up = False
+    assert site.add().ending is AdditionEnding.HALTED
+    assert hooks.called() == []
