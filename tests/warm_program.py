@@ -52,6 +52,8 @@ def start_program(
     process of the call. Output goes to the files.
     """
     load_program()
+    for file in (out, err):
+        file.touch()  # it may be killed before it says anything
     pid = os.fork()
     if pid == 0:
         _be_the_program(words, out, err, before)
