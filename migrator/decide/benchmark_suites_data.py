@@ -83,35 +83,30 @@ def streaming(scale: float) -> Suite:
                 size_bytes=file_bytes,
                 programs=("dd",),
             ),
-            Step(
-                name="ior",
-                title="IOR, one process, POSIX: write",
-                lanes=(
-                    Program(
-                        argv=(
-                            b"ior",
-                            b"-a",
-                            b"POSIX",
-                            b"-w",
-                            b"-r",
-                            b"-e",
-                            b"-t",
-                            b"1m",
-                            b"-b",
-                            b"%dm" % count,
-                            b"-o",
-                            b"ior",
-                        ),
-                        report="ior",
-                    ),
-                ),
-                unit=Unit.BYTES_PER_S,
-                size_bytes=file_bytes,
-                programs=("ior",),
+            # Not in one call, which would read out of memory what it has written.
+            *(
+                Step(
+                    name=name,
+                    title=f"IOR, one process, POSIX: {what}",
+                    lanes=(_ior(flags, count),),
+                    unit=Unit.BYTES_PER_S,
+                    size_bytes=file_bytes,
+                    programs=("ior",),
+                )
+                for name, what, flags in (
+                    ("ior", "write", (b"-w", b"-e", b"-k")),
+                    ("ior-read", "read of that file", (b"-r", b"-E")),
+                )
             ),
         ),
         need_bytes=many + few + 2 * file_bytes,
         need_inodes=2 * PARALLEL_WRITERS,
+    )
+
+
+def _ior(flags: tuple[bytes, ...], count: int) -> Lane:
+    return Program(
+        argv=(b"ior", b"-a", b"POSIX", *flags, b"-t", b"1m", b"-b", b"%dm" % count, b"-o", b"ior"), report="ior"
     )
 
 

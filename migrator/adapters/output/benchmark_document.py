@@ -37,8 +37,6 @@ _SHOWN_DETAILS = {
     "reads": "reads",
     "slowest_file_bytes_per_s": "slowest file",
     "fastest_file_bytes_per_s": "fastest file",
-    "write_bytes_per_s": "IOR write",
-    "read_bytes_per_s": "IOR read",
 }
 
 
