@@ -6,10 +6,11 @@ against it too.
 
 from collections.abc import Iterable, Sequence
 from math import isnan
+from typing import assert_never
 
 from migrator.decide.cutover_words import state_words
 from migrator.domain.cutover import ENDED_STATES, ROLLBACK_STATES, SETTLED_STATES, CutoverRecord, CutoverState
-from migrator.domain.cutover_seen import BackupSeen
+from migrator.domain.cutover_seen import BackupSeen, TargetTop
 from migrator.domain.paths import show
 from migrator.domain.states import BatchState
 from migrator.domain.tree import UserTree
@@ -31,7 +32,7 @@ def cutover_problems(
     predicted_freeze_s: float | None,
     max_freeze_s: float,
     freeze_accepted: bool,
-    target_closed: bool | None,
+    target_top: TargetTop,
     backup: BackupSeen,
     link: Sequence[str] | None,
     capacity: Sequence[str] | None,
@@ -54,7 +55,7 @@ def cutover_problems(
         *_batch(batch, state),
         *_left(batch, failed_chunks, bad_files),
         *_freeze_length(batch, predicted_freeze_s, max_freeze_s, freeze_accepted),
-        *_closed(tree, target_closed),
+        *_closed(tree, target_top, state),
         *_backup(backup),
         *_told(f"the path of {tree.user}", link),
         *_told("the room on the target", capacity),
@@ -131,15 +132,24 @@ def _freeze_length(batch: int, predicted_s: float | None, most_s: float, accepte
         )
 
 
-def _closed(tree: UserTree, closed: bool | None) -> Iterable[str]:
+def _closed(tree: UserTree, top: TargetTop, state: BatchState | None) -> Iterable[str]:
     name = f"the tree {show(tree.path)} on the target"
-    if closed is None:
-        yield f"whether {name} is closed to users is not known: see `migrator doctor`"
-    elif not closed:
-        yield (
-            f"{name} is open, so somebody may have changed it: make it root's with mode 0700, and see "
-            "`migrator verify` for what differs"
-        )
+    match top:
+        case TargetTop.CLOSED:
+            return
+        case TargetTop.UNKNOWN:
+            yield f"whether {name} is closed to users is not known: see `migrator doctor`"
+        case TargetTop.MISSING:
+            # Of a batch that is yet to be copied that is said already.
+            if state is None or state in _READY:
+                yield f"{name} is not there: see who took it away, then `migrator scan`, `plan` and `run` bring it anew"
+        case TargetTop.OPEN:
+            yield (
+                f"{name} is open, so somebody may have changed it: make it root's with mode 0700, and see "
+                "`migrator verify` for what differs"
+            )
+        case _:
+            assert_never(top)
 
 
 def _backup(backup: BackupSeen) -> Iterable[str]:

@@ -12,17 +12,41 @@ from migrator.domain.plan import Plan
 from migrator.domain.reap import PlanReap, ReapAction, ReapedTree
 from migrator.domain.report import Tally
 from migrator.domain.report_parts import BrickOutlook, ReapedFacts, ServerOutlook
+from migrator.domain.retirement import RetirementRecord, RetirementState
 from migrator.domain.units import DAY_S
 
 
-def brick_outlooks(drains: Sequence[DrainStanding], plan: Plan | None, *, now_s: float) -> tuple[BrickOutlook, ...]:
-    """Every brick that was drained or is in the schedule, in that order. What drains say comes before what was planned."""
+def brick_outlooks(
+    drains: Sequence[DrainStanding],
+    plan: Plan | None,
+    *,
+    now_s: float,
+    retirement: RetirementRecord | None = None,
+) -> tuple[BrickOutlook, ...]:
+    """Every brick that was drained or is in the schedule, in that order. What drains say comes before what was planned, and once
+    the volume is retired no brick is in it any more.
+    """
     found = {outlook.brick: outlook for drain in drains for outlook in _of_drain(drain, now_s)}
     for outlook in _of_schedule(plan):
         known = found.get(outlook.brick)
         if known is None or known.state == DrainState.STOPPED:
             found[outlook.brick] = outlook
-    return tuple(found.values())
+    if retirement is None or retirement.state is not RetirementState.RETIRED:
+        return tuple(found.values())
+    out = {state.value for state in OUT_STATES}
+    return tuple(one if one.state in out else _retired(one, retirement) for one in found.values())
+
+
+def _retired(brick: BrickOutlook, retirement: RetirementRecord) -> BrickOutlook:
+    at_s = retirement.intended_at_s if retirement.ended_at_s is None else retirement.ended_at_s
+    return BrickOutlook(
+        brick=brick.brick,
+        state=retirement.state.value,
+        left_files=0,
+        left_bytes=0,
+        free_at_s=at_s,
+        basis="the volume is stopped for good, and everything in it is proven to be on the target",
+    )
 
 
 def _of_drain(drain: DrainStanding, now_s: float) -> Iterator[BrickOutlook]:
@@ -71,7 +95,7 @@ def server_outlooks(bricks: Sequence[BrickOutlook], plan: Plan | None) -> tuple[
 
 def _server(server: str, own: Sequence[BrickOutlook]) -> ServerOutlook:
     last = max(own, key=lambda one: math.inf if one.free_at_s is None else one.free_at_s)
-    out = {state.value for state in OUT_STATES}
+    out = {RetirementState.RETIRED.value, *(state.value for state in OUT_STATES)}
     return ServerOutlook(
         server=server,
         bricks=len(own),
@@ -84,11 +108,11 @@ def _server(server: str, own: Sequence[BrickOutlook]) -> ServerOutlook:
 def target_outlook(
     samples: Sequence[CapacitySample], left: Tally, forecast: CopyForecast | None, *, now_s: float
 ) -> CapacityOutlook | None:
-    """How full the target will be when all is copied; None before it was ever looked at. What is left goes on top of the
-    newest sample.
+    """How full the target will be when all is copied; None before it was ever looked at, and when all is copied: then it is as
+    it was seen. What is left goes on top of the newest sample.
     """
     newest = next((sample for sample in reversed(samples) if sample.side is Side.TARGET), None)
-    if newest is None:
+    if newest is None or (left.left_bytes <= 0 and left.left_files <= 0):
         return None
     used = newest.used_inodes
     return CapacityOutlook(

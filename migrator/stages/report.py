@@ -65,7 +65,7 @@ def read_report(
     if capacity:
         width_s = span_width(capacity[-1].at_s - capacity[0].at_s, CHART_POINTS)
         capacity = tuple(ledger.capacity.all(span_s=width_s))
-    bricks = brick_outlooks(status.drains, document, now_s=now_s)
+    bricks = brick_outlooks(status.drains, document, now_s=now_s, retirement=status.retirement)
     facts = ReportFacts(
         status=status,
         throughput=_throughput(ledger),

@@ -1,6 +1,6 @@
 """What a call of `cutover` or `rollback` came to, as tables."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from migrator.adapters.output.document import Block, Document, Section, clean, figure, paragraph, paths, table, text
 from migrator.adapters.output.speed_up_document import speed_up_table
@@ -9,6 +9,7 @@ from migrator.domain.cutover_run import CutoverSummary, Ending, TreeOutcome
 from migrator.domain.paths import show
 from migrator.domain.units import format_duration
 
+_USERS_NAMED = 10
 _ENDINGS = {
     Ending.PLANNED: "would be moved",
     Ending.MOVED: "on the target",
@@ -49,12 +50,29 @@ def _blocks(summary: CutoverSummary) -> Iterator[Block]:
     )
     if measured := [(one.tree, one.speed_ups) for one in summary.outcomes if one.speed_ups]:
         yield speed_up_table("Before and after, in the users' own trees", measured)
-    for one in summary.outcomes:
-        alert = one.ending not in (Ending.MOVED, Ending.PLANNED)
+    yield from _told(summary.outcomes)
+
+
+def _told(outcomes: Sequence[TreeOutcome]) -> Iterator[Block]:
+    """What is to be said of users, each sentence once, with those whom it is about where there are several."""
+    said: dict[tuple[str, bool], list[str]] = {}
+    hints: dict[str, list[str]] = {}
+    for one in outcomes:
         for words in one.problems or (one.words,):
-            yield paragraph(words, alert=alert)
+            said.setdefault((words, one.ending not in (Ending.MOVED, Ending.PLANNED)), []).append(one.tree.user)
         if one.hint:
-            yield paragraph(f"Next: {one.hint}.")
+            hints.setdefault(one.hint, []).append(one.tree.user)
+    for (words, alert), users in said.items():
+        # What begins with his name needs it no second time.
+        named = len(outcomes) > 1 and not (len(users) == 1 and words.startswith(users[0]))
+        yield paragraph(f"{_names(users)}: {words}" if named else words, alert=alert)
+    for hint, users in hints.items():
+        yield paragraph(f"Next: {hint}." if len(hints) == 1 else f"{_names(users)}, next: {hint}.")
+
+
+def _names(users: Sequence[str]) -> str:
+    shown = ", ".join(users[:_USERS_NAMED])
+    return f"{shown} and {len(users) - _USERS_NAMED} more" if len(users) > _USERS_NAMED else shown
 
 
 def _freezes(one: TreeOutcome, summary: CutoverSummary) -> tuple[str, str]:

@@ -97,7 +97,7 @@ def day_blocks(days: Sequence[ThroughputPoint]) -> Iterator[Block]:
     by_day = days[0].span_s >= DAY_S
     word = "day" if by_day else "hour"
     most = max(days, key=lambda day: day.size_bytes)
-    words = f"The {word} that ended at {when(most.at_s)} brought the most: {format_size(most.size_bytes)}."
+    words = f"The {word} until {when(most.at_s)} brought the most: {format_size(most.size_bytes)}."
     if (found := best_and_worst(days)) is not None:
         best, worst = found
         words = (
@@ -116,7 +116,7 @@ def day_blocks(days: Sequence[ThroughputPoint]) -> Iterator[Block]:
     newest = list(reversed(days))[:_DAY_ROWS]
     yield table(
         f"Written per {word}, newest first",
-        [text(f"{word} that ended"), figure("bytes"), figure("files"), figure("at work"), figure("rate at work")],
+        [text(f"{word} until"), figure("bytes"), figure("files"), figure("at work"), figure("rate at work")],
         (
             (
                 when(day.at_s),
@@ -187,7 +187,7 @@ def freeze_chart(cutovers: Sequence[CutoverFacts]) -> Iterator[Block]:
     held = sum((one.freeze_s or 0.0) <= (one.predicted_freeze_s or 0.0) * 1.1 for one in both)
     yield BarChart(
         title="Freezes, predicted and real",
-        summary=f"{held} of {several(len(both), 'freeze')} took no longer than predicted, by up to a tenth.",
+        summary=f"{held} of {several(len(both), 'freeze')} took no longer than predicted, or longer by a tenth at most.",
         groups=groups,
     )
 
@@ -255,7 +255,7 @@ def _capacity_chart(
     )
     return Chart(
         title="Room on both file systems, in bytes",
-        summary=f"By now {words}.",
+        summary=f"As seen last, at {when(max(one.at_s for one in newest.values()))}: {words}.",
         label=series[0].label,
         points=series[0].points,
         is_rate=False,
@@ -290,7 +290,7 @@ def _inodes_chart(
     )
     return Chart(
         title="Room on both file systems, in inodes",
-        summary=f"By now {words}.",
+        summary=f"As seen last, at {when(max(one.at_s for one in newest.values()))}: {words}.",
         label=series[0].label,
         points=series[0].points,
         is_rate=False,

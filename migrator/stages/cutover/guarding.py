@@ -13,6 +13,7 @@ from migrator.decide.switching import check_switch_hooks, leads_elsewhere, link_
 from migrator.decide.target_quotas import OwnerNeed, room_to_work
 from migrator.decide.tree_forecast import predict_freeze
 from migrator.domain.cutover import CutoverRecord, CutoverState
+from migrator.domain.cutover_seen import TargetTop
 from migrator.domain.errors import MigratorError
 from migrator.domain.events import EventKind, Severity
 from migrator.domain.finding import FindingStatus
@@ -65,7 +66,7 @@ class Guarding:
             predicted_freeze_s=predicted_freeze_s,
             max_freeze_s=request.max_freeze_s,
             freeze_accepted=request.accept_freeze,
-            target_closed=await self._closed(record),
+            target_top=await self._top(record),
             backup=await self.looker.backup(record),
             link=await self._link(tree),
             capacity=capacity,
@@ -111,12 +112,14 @@ class Guarding:
             sum(is_beneath(one.path, tree.path) for one in bad),
         )
 
-    async def _closed(self, record: CutoverRecord) -> bool | None:
+    async def _top(self, record: CutoverRecord) -> TargetTop:
         try:
             entry = await self.looker.target_entry(record)
         except OSError:
-            return None
-        return entry is not None and is_closed(entry, uid=os.geteuid(), gid=os.getegid())
+            return TargetTop.UNKNOWN
+        if entry is None:
+            return TargetTop.MISSING
+        return TargetTop.CLOSED if is_closed(entry, uid=os.geteuid(), gid=os.getegid()) else TargetTop.OPEN
 
     async def _link(self, tree: UserTree) -> tuple[str, ...] | None:
         world = self.sight.world

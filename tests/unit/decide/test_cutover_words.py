@@ -9,7 +9,7 @@ import pytest
 from migrator.decide.cutover_guards import cutover_problems
 from migrator.decide.cutover_words import cutover_blockers, freeze_words, newest_attempts, state_words
 from migrator.domain.cutover import CutoverRecord, CutoverState
-from migrator.domain.cutover_seen import BackupSeen
+from migrator.domain.cutover_seen import BackupSeen, TargetTop
 from migrator.domain.states import BatchState
 from migrator.domain.tree import UserTree
 
@@ -36,7 +36,7 @@ GOOD: Mapping[str, Any] = {
     "predicted_freeze_s": 100.0,
     "max_freeze_s": 100.0,
     "freeze_accepted": False,
-    "target_closed": True,
+    "target_top": TargetTop.CLOSED,
     "backup": BackupSeen.NOT_ASKED,
     "link": (),
     "capacity": (),
@@ -72,8 +72,9 @@ def test_nothing_speaks_against_a_good_one() -> None:
         ("predicted_freeze_s", 100.5, "predicted to last 1 min 40 s, longer than"),
         ("predicted_freeze_s", float("nan"), "is not predicted"),
         ("predicted_freeze_s", None, "is not predicted"),
-        ("target_closed", False, "home/alice on the target is open"),
-        ("target_closed", None, "is closed to users is not known"),
+        ("target_top", TargetTop.OPEN, "home/alice on the target is open"),
+        ("target_top", TargetTop.MISSING, "home/alice on the target is not there"),
+        ("target_top", TargetTop.UNKNOWN, "is closed to users is not known"),
         ("backup", BackupSeen.MISSING, "no backup of the target is recorded"),
         ("backup", BackupSeen.UNKNOWN, "is not known"),
         ("link", ("/home/alice is a directory",), "/home/alice is a directory"),
@@ -100,6 +101,11 @@ def test_nothing_speaks_against_a_good_one() -> None:
 def test_each_guard_alone(name: str, value: object, said: str) -> None:
     (problem,) = cutover_problems(TREE, **{**GOOD, name: value})
     assert said in problem
+
+
+def test_a_tree_that_was_never_copied_is_not_said_to_be_open_on_the_target() -> None:
+    facts = {**GOOD, "state": BatchState.PLANNED, "target_top": TargetTop.MISSING}
+    assert cutover_problems(TREE, **facts) == ("batch 3 is planned: copy it first, with `migrator run --user-batch 3`",)
 
 
 def test_others_that_are_not_under_way_do_not_matter() -> None:

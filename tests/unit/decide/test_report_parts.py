@@ -15,6 +15,7 @@ from migrator.domain.incidents import EventGroup
 from migrator.domain.plan import Plan
 from migrator.domain.reap import PlanReap, ReapAction, ReapedTree, Savings
 from migrator.domain.report import Tally
+from migrator.domain.retirement import RetirementRecord, RetirementState
 from migrator.domain.schedule import OrderSchedule, Outcome, Schedule, ScheduleOrder, SubvolumeStep
 from migrator.domain.tree import UserTree
 from migrator.domain.units import DAY_S
@@ -116,6 +117,28 @@ class TestBricks:
     def test_what_was_taken_back_is_scheduled_again(self) -> None:
         found = {one.brick: one for one in brick_outlooks((drain(DrainState.STOPPED),), scheduled(), now_s=9.0)}
         assert (found["a:/1"].state, found["b:/1"].state) == ("in the volume", "stopped")
+
+    def test_the_last_brick_leaves_with_the_volume(self) -> None:
+        drains = (drain(DrainState.WIPED),)
+        record = RetirementRecord(
+            id=1,
+            volume="v",
+            volume_id="i",
+            state=RetirementState.RETIRED,
+            intended_at_s=600.0,
+            ended_at_s=700.0,
+            catalog="c",
+            files=1,
+            size_bytes=2,
+        )
+        found = brick_outlooks(drains, scheduled(), now_s=9.0, retirement=record)
+        told = {one.brick: (one.state, one.free_at_s, one.left_bytes) for one in found}
+        assert told == {"a:/1": ("wiped", 500.0, 0), "b:/1": ("wiped", 500.0, 0), "c:/1": ("retired", 700.0, 0)}
+        servers = {one.server: (one.free_bricks, one.free_at_s) for one in server_outlooks(found, scheduled())}
+        assert servers["c"] == (1, 700.0)
+        given_up = replace(record, state=RetirementState.GIVEN_UP)
+        (last,) = brick_outlooks(drains, scheduled(), now_s=9.0, retirement=given_up)[2:]
+        assert last.state == "in the volume"
 
     def test_nothing_is_known(self) -> None:
         assert brick_outlooks((), small_plan(), now_s=0.0) == ()
