@@ -1,7 +1,7 @@
 """Charts: as a line of block characters, and as SVG that stands alone, prints, and is told in words too."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from itertools import pairwise
 
@@ -27,9 +27,15 @@ _BLOCKS = "▁▂▃▄▅▆▇█"
 _SPARK_WIDTH = 60
 
 _WIDTH, _HEIGHT = 860, 300
-_LEFT, _RIGHT, _TOP, _BOTTOM = 92, 16, 30, 46
-_HALF_LABEL = 40
-"""About half the width of the longest time on the axis: nearer to the edge it would be cut."""
+_LEFT, _RIGHT, _TOP, _BOTTOM = 118, 50, 30, 46
+"""Beside the plane there is room for the longest label of the axis, and for half of the longest time, in the larger letters that
+phones get.
+"""
+
+_TICKS = 6
+"""As many spans between times as have room for these."""
+
+_MILLION = 1_000_000
 _TIME_STEPS_S = (
     1,
     5,
@@ -120,7 +126,7 @@ class Plane:
 
 def _grid(plane: Plane, step: float, chart: Chart) -> list[Markup]:
     parts = []
-    show = _count if chart.counts else format_rate if chart.is_rate else format_size
+    show = _counted(step) if chart.counts else format_rate if chart.is_rate else format_size
     for index in range(round(plane.top / step) + 1):
         y = plane.y(index * step)
         parts.append(
@@ -130,17 +136,16 @@ def _grid(plane: Plane, step: float, chart: Chart) -> list[Markup]:
             ).format(x1=_LEFT, x2=_WIDTH - _RIGHT, y=y, tx=_LEFT - 8, ty=round(y + 4, 1), label=show(index * step))
         )
     span_s = plane.to_s - plane.from_s
-    tick_s = next((step_s for step_s in _TIME_STEPS_S if span_s / step_s <= 7), math.ceil(span_s / 7))
+    tick_s = next((step_s for step_s in _TIME_STEPS_S if span_s / step_s <= _TICKS), math.ceil(span_s / _TICKS))
     form = "%H:%M:%S" if tick_s < MINUTE_S else "%m-%d %H:%M" if tick_s < DAY_S else "%Y-%m-%d"
     for index in range(math.ceil(plane.from_s / tick_s), math.floor(plane.to_s / tick_s) + 1):
         x = plane.x(index * tick_s)
         parts.append(
             Markup(
                 '<line class="tick" x1="{x}" x2="{x}" y1="{y1}" y2="{y2}"/>'
-                '<text x="{x}" y="{ty}" text-anchor="{anchor}">{label}</text>'
+                '<text x="{x}" y="{ty}" text-anchor="middle">{label}</text>'
             ).format(
                 x=x,
-                anchor="end" if x + _HALF_LABEL > _WIDTH else "middle",
                 y1=_HEIGHT - _BOTTOM,
                 y2=_HEIGHT - _BOTTOM + 5,
                 ty=_HEIGHT - _BOTTOM + 19,
@@ -177,8 +182,10 @@ def _line(chart: Chart, plane: Plane) -> Markup:
     )
 
 
-def _count(value: float) -> str:
-    return format_count(round(value))
+def _counted(step: float) -> Callable[[float], str]:
+    if step < _MILLION:
+        return lambda value: format_count(round(value))
+    return lambda value: f"{format_count(round(value / _MILLION))} million" if value else "0"
 
 
 def _axis(highest: float, *, counts: bool) -> tuple[float, float]:

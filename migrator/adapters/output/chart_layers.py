@@ -8,8 +8,8 @@ from markupsafe import Markup
 from migrator.adapters.output.document import Chart
 
 _LEGEND_X, _LEGEND_Y = 190, 10
-_CHARACTER = 7.2
-"""How wide a character is about, in the font of the charts."""
+_CHARACTER = 9.0
+"""How wide a character is about, in the letters of the charts on a phone."""
 
 
 class OnPage(Protocol):

@@ -22,6 +22,25 @@ OVERFULL = """() => [...document.querySelectorAll('td, th')]
     .filter(one => one.scrollWidth > one.clientWidth + 1).map(one => one.textContent)"""
 
 
+BAD_LABELS = """() => [...document.querySelectorAll('svg.chart')].flatMap(chart => {
+  const edge = chart.getBoundingClientRect(), title = chart.querySelector('title').textContent, bad = [];
+  const labels = [...chart.querySelectorAll('text')].map(one => [one.textContent, one.getBoundingClientRect()]);
+  const over = (one, other) => one.left < other.right - 1 && other.left < one.right - 1
+    && one.top < other.bottom - 2 && other.top < one.bottom - 2;
+  const swatches = [...chart.querySelectorAll('text.legend')].map(one => one.previousElementSibling.getBoundingClientRect());
+  labels.forEach(([words, at], index) => {
+    if (at.left < edge.left - 1 || at.right > edge.right + 1 || at.bottom > edge.bottom + 1) bad.push(`${title}: ${words} is cut`);
+    for (const [further, place] of labels.slice(index + 1)) if (over(at, place)) bad.push(`${title}: ${words} lies on ${further}`);
+    for (const swatch of swatches) {
+      const middle = (swatch.top + swatch.bottom) / 2;
+      if (swatch.left < at.right - 1 && at.left < swatch.right - 1 && at.top < middle && middle < at.bottom)
+        bad.push(`${title}: ${words} lies on a colour of the legend`);
+    }
+  });
+  return bad;
+})"""
+
+
 @contextmanager
 def opened(browser: Browser, file: Path, **settings: Any) -> Iterator[tuple[Page, list[str]]]:
     """The page, and what went wrong on it or was asked of anybody else."""
@@ -121,11 +140,18 @@ def test_it_is_never_wider_than_the_screen(browser: Browser, page_file: Path, wi
         assert page.evaluate("document.documentElement.scrollWidth") == width
 
 
+@pytest.mark.parametrize("width", [390, 1200])
+def test_no_label_of_a_chart_is_cut_or_lies_on_another(browser: Browser, page_file: Path, width: int) -> None:
+    with opened(browser, page_file, viewport={"width": width, "height": 800}) as (page, _):
+        assert page.evaluate(BAD_LABELS) == []
+
+
 def test_nothing_is_cut_on_paper(browser: Browser, page_file: Path) -> None:
     with opened(browser, page_file, viewport={"width": A4_TEXT_PX, "height": 1000}) as (page, _):
         page.emulate_media(media="print")
         assert page.evaluate(CUT) == []
         assert page.evaluate(OVERFULL) == []
+        assert page.evaluate(BAD_LABELS) == []
         assert page.evaluate("getComputedStyle(document.querySelector('thead')).display") == "table-header-group"
         assert page.evaluate("getComputedStyle(document.querySelector('tbody tr')).breakInside") == "avoid"
         assert page.evaluate("getComputedStyle(document.querySelector('figure')).breakInside") == "avoid"
