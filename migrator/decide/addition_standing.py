@@ -85,7 +85,11 @@ def addition_blockers(additions: Sequence[AdditionStanding], *, at_work: bool, n
                 subject=subject, on=f"it has failed: {one.failure}", hint=f"put that right, then `{again(one)}`"
             )
             continue
-        looked = "" if one.looked_at_s is None else f", last looked at {format_duration(now_s - one.looked_at_s)} ago"
+        looked = (
+            ""
+            if one.looked_at_s is None
+            else f", last looked at {format_duration(max(now_s - one.looked_at_s, 0.0))} ago"
+        )
         failed = f"; its last step failed: {one.failure}" if one.failure else ""
         yield Blocker(
             subject=subject,
