@@ -12,6 +12,7 @@ from migrator.adapters.output.progress import open_progress
 from migrator.bootstrap.benchmarking import SOURCE, TARGET, THIS_HOST, benchmark_world, host_names, place_of
 from migrator.cli.context import open_site, run_to_end, verb
 from migrator.cli.invocation import Invocation
+from migrator.cli.options import Figure
 from migrator.cli.present import present
 from migrator.decide.benchmark_comparison import SuiteComparison, compare
 from migrator.decide.benchmark_suites import suite
@@ -44,7 +45,7 @@ _on = click.option(
 )
 _scale = click.option(
     "--scale",
-    type=click.FloatRange(min=0, min_open=True, max=100),
+    type=Figure(min=0, min_open=True, max=100),
     default=DEFAULT_SCALE,
     show_default=True,
     help="Counts and sizes, as a share of the published ones.",
@@ -79,7 +80,7 @@ def bench() -> None:
 @click.option(
     "--watch",
     "watch_s",
-    type=click.FloatRange(0, 3600),
+    type=Figure(0, 3600),
     default=DEFAULT_WATCH_S,
     show_default=True,
     help="Seconds for which load and background traffic are watched before each run.",

@@ -1,5 +1,6 @@
 """Options that several verbs share, and what they take: sizes and shares in words, as in site.toml."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 
@@ -16,6 +17,16 @@ _LARGEST_BYTES = 2**63 - 1
 """No file system holds more, and the ledger keeps sizes in 64 bits."""
 
 _USERS_ALONE = "--user excludes --user-batch and --all: give one of them"
+
+
+class Figure(click.FloatRange):
+    """A number within a range; what is no number is none, though it has a name (`nan`)."""
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        number = float(super().convert(value, param, ctx))
+        if not math.isfinite(number):
+            self.fail(f"{value} is no number", param, ctx)
+        return number
 
 
 class Size(click.ParamType[int]):

@@ -11,7 +11,7 @@ from migrator import bootstrap
 from migrator.bootstrap.local_time import window_standings
 from migrator.cli.context import open_site, verb
 from migrator.cli.invocation import Invocation
-from migrator.cli.options import SIZE_NOT_ZERO, Duration
+from migrator.cli.options import SIZE_NOT_ZERO, Duration, Figure
 from migrator.cli.person import who
 from migrator.cli.present import present
 from migrator.domain.errors import ExitCode
@@ -37,7 +37,7 @@ _LEAST_LATENCY_S = 0.001
     metavar="TIME",
     help="Latency of small operations beyond which streams are taken away, as in 50ms.",
 )
-@click.option("--max-load", type=click.FloatRange(min=0.0), help="Load of a host beyond which streams are taken away.")
+@click.option("--max-load", type=Figure(min=0.0), help="Load of a host beyond which streams are taken away.")
 @click.option("--reset", is_flag=True, help="Forget what was tuned before: what is not given here is as in site.toml.")
 @verb
 def tune_command(

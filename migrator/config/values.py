@@ -1,5 +1,6 @@
 """One value of site.toml: from what TOML gave to what the program works with."""
 
+import math
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
@@ -181,6 +182,9 @@ def _count(given: object) -> int:
 def _number(given: object) -> float:
     if isinstance(given, bool) or not isinstance(given, int | float):
         raise _wrong_type(given, "a number")
+    if not math.isfinite(given):
+        # A limit that is compared with it would never be passed.
+        raise UsageError(f"{given} is no number that anything can be compared with")
     return float(given)
 
 

@@ -206,6 +206,7 @@ def test_all_mistakes_are_told_at_once_in_order_of_their_lines() -> None:
         ('trees = ["home/*"]', 'trees = "home/*"', "needs a list in brackets, not a text"),
         ('"home/*"', '"/home/*"', 'begins with "/"'),
         ('"home/*"', '"home/../*"', 'holds an empty part, "." or ".."'),
+        ("[users]", "[governor]\nmax_load = nan\n[users]", "line 10: [governor] max_load: nan is no number"),
         ("[users]", "max_users = 3\n[users]", "line 9: unknown key max_users in [target]; it belongs in [batch]"),
         ("[site]", "jobs = 4\n[site]", 'line 1: jobs stands outside every section; it belongs in [source.hosts."NAME"] or [transfer] or [slurm]'),
         ('name = "one"', 'name = "a/b"', "is no name"),
