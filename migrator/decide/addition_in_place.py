@@ -10,7 +10,6 @@ file system lies there: the record has the identity of the one before, and that 
 
 from migrator.decide.addition_guards import health_problems, swap_problems
 from migrator.decide.addition_places import place_problems
-from migrator.decide.addition_tasks import give_up
 from migrator.decide.addition_words import AGAIN, against, host_of, path_of
 from migrator.domain.addition import (
     IN_STATES,
@@ -42,10 +41,15 @@ def next_in_place(record: AdditionRecord, seen: AdditionSeen, wish: Wish) -> Ste
     """What is done next with a brick that takes its own place, in every state before the last ones."""
     name = record.bricks[0]
     brick = None if seen.state is None else next((one for one in seen.state.bricks if one.name == name), None)
-    if brick is None:
-        if record.state in IN_STATES:
-            return give_up("it is not in the volume any more: somebody else has taken it out")
+    if brick is None and record.state in UNTOUCHED_STATES:
         return against(record, in_place_problems(record, seen, wish))
+    if brick is None:
+        # While it is put in, Gluster lists it not at all for a moment.
+        return Halt(
+            words=f"{name} is not in volume {record.volume}: somebody else has taken it out",
+            hint=f"look at `gluster volume info`, put it right by hand, {AGAIN}",
+            look_again=True,
+        )
     if record.state is _S.TAKING_BACK:
         return _taking_back(record, seen, brick)
     if wish.take_back:

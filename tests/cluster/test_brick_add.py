@@ -214,3 +214,54 @@ def test_a_set_with_an_arbiter_is_drained_and_added_again_and_one_of_its_bricks_
             assert (users.directory / name).read_bytes() == content
         # Its data bricks hold the same.
         assert on_disk(lab, leaves[0]) == on_disk(lab, stays[1])
+        exchange_in_its_place(lab, site, stays[0], leaves[1])
+
+
+def exchange_in_its_place(lab: LabHandle, site: LabSite, brick: LabBrick, copy: LabBrick) -> None:
+    """A data brick is taken offline and back, and gets a new disk in its place, while users write and the program is killed;
+    `copy` is the other one of its set.
+    """
+    (site.directory / "hooks" / "pre-add.d" / "10-empty").unlink()
+    add = ("brick", "add", brick.name, "--to", "source", "--instead-of", brick.name)
+    host, point = lab.host_of(brick), os.path.dirname(lab.brick_path(brick))
+    before = everything(lab.source)
+    assert site.json(*add, "--dry-run")["words"] == "it would begin with: reset"
+    with Users(lab.source / "exchanging", pause_s=0.1) as users:
+        assert "still holds the brick" in site.call(*add).stderr
+        assert lab.brick_pids()[brick.name] == -1
+        (blocker,) = [one for one in site.json("status")["blocked"] if brick.name in one["subject"]]
+        assert "the brick is offline" in blocker["on"]
+        assert site.json(*add, "--take-back")["state"] == "taken-back"
+        assert lab.brick_pids()[brick.name] > 0
+        assert site.call(*add).returncode == 4
+        for argv in (
+            ["umount", point],
+            ["mkfs.xfs", "-q", "-f", brick.image],
+            ["mount", "-o", "loop", brick.image, point],
+        ):
+            done = lab.on_host(host, *argv)
+            assert done.returncode == 0, done.stderr
+        running = site.start(*add)
+        wait_until(lambda: lab.brick_pids().get(brick.name, -1) > 0, "the brick is up on its new disk")
+        running.send_signal(signal.SIGKILL)
+        running.wait()
+        done = site.json(*add)
+    assert (done["ending"], done["state"]) == ("done", "settled")
+    assert users.errors == []
+    # A new client, which reads either copy: both have to be right.
+    assert contents(lab, brick) == contents(lab, copy)
+    lab.drop_client_cache()
+    after = everything(lab.source)
+    assert {name: after[name] for name in before} == before
+    assert users.contents
+    for name, content in users.contents.items():
+        assert (users.directory / name).read_bytes() == content
+
+
+def contents(lab: LabHandle, brick: LabBrick) -> dict[str, bytes]:
+    """Every file on a data brick."""
+    root = lab.brick_directory(brick)
+    files = [path for path in root.rglob("*") if path.relative_to(root).parts[0] != ".glusterfs"]
+    return {
+        str(path.relative_to(root)): path.read_bytes() for path in files if path.is_file() and not path.is_symlink()
+    }

@@ -51,6 +51,7 @@ ARGUMENTS = {
     "leftovers": bricks_asking._script(("far_open", "far_leftovers")),
     "directories": bricks_asking._script(("far_directories",)),
     "marks": bricks_asking._script(("far_marks",)),
+    "blamed": bricks_asking._script(("far_blamed",)),
     "new places": new_places._LOOK,
     "places": places._LOOK,
     "roots": host_roots._SCRIPT,
@@ -69,7 +70,7 @@ def test_every_source_is_ascii_and_an_old_python_takes_it(name: str) -> None:
     ast.parse(sources[name].decode("ascii"), feature_version=(3, 9))
 
 
-@pytest.mark.parametrize("name", ["leftovers", "directories", "marks"])
+@pytest.mark.parametrize("name", ["leftovers", "directories", "marks", "blamed"])
 def test_a_script_runs_alone_and_looks_at_nothing_that_is_no_brick_of_the_volume(name: str, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("not Gluster's")
     question = {"root": str(tmp_path), "volume_id": "v", "what": "look", "digests": False}
