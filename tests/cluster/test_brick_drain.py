@@ -246,6 +246,11 @@ def hook(site: LabSite, where: str, text: str) -> None:
     file.chmod(0o755)
 
 
+def calls(site: LabSite) -> list[str]:
+    """What the hooks have written down."""
+    return (site.directory / "calls").read_text().splitlines()
+
+
 def test_a_brick_is_drained_committed_and_wiped_while_users_work(drains: Drains) -> None:
     lab, brick = drains.lab, drains.brick()
     holder = lab.host_of(brick).holder_pid
@@ -276,8 +281,7 @@ def test_a_brick_is_drained_committed_and_wiped_while_users_work(drains: Drains)
     assert done["standing"]["moved_files"] > 0
     assert drains.option() is None
     assert list((drains.site.directory / "state" / "backups").glob("ledger-drain-*-commit.db"))
-    calls = (drains.site.directory / "calls").read_text().splitlines()
-    assert calls == [
+    assert calls(drains.site) == [
         f"pre-drain {brick.name} ",
         f"pre-commit {brick.name} ",
         f"post-commit {brick.name} done",
@@ -298,6 +302,10 @@ def test_a_brick_is_drained_committed_and_wiped_while_users_work(drains: Drains)
 
 def test_leftovers_are_refused_and_the_drain_is_taken_back(drains: Drains) -> None:
     lab, brick = drains.lab, drains.brick()
+    for stage in ("pre-audit", "post-audit", "pre-stop", "post-stop", "post-drain", "post-fail"):
+        hook(drains.site, f"{stage}.d/10-note", "exit 0")
+    reason = drains.site.directory / "reason"
+    hook(drains.site, "post-fail.d/20-why", f'echo "$MIGRATOR_FAILED: $MIGRATOR_REASON" >> "{reason}"; exit 1')
     before = digests(lab.source)
     assert drains.drain(brick, "--no-commit")["ending"] == "waits"
     assert drains.state() == "audited"
@@ -318,6 +326,14 @@ def test_leftovers_are_refused_and_the_drain_is_taken_back(drains: Drains) -> No
     drains.dies("stop", brick.name)
     assert drains.site.json("brick", "stop", brick.name)["ending"] == "taken-back"
     assert drains.state() == "stopped"
+    assert calls(drains.site) == [
+        *(f"pre-audit {brick.name} ", f"post-audit {brick.name} done"),
+        *(f"pre-audit {brick.name} ", f"post-audit {brick.name} refused"),
+        *[f"post-fail {brick.name} failed"] * 2,
+        *(f"pre-stop {brick.name} ", f"post-stop {brick.name} done"),
+        f"post-drain {brick.name} stopped",
+    ]
+    assert reason.read_text() == "drain: 1 file left on the bricks (home/left behind)\n"
     assert drains.option() is None
     assert "Remove brick" not in drains.tasks()
     assert brick.name in drains.names()
