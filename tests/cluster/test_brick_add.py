@@ -224,6 +224,11 @@ def exchange_in_its_place(lab: LabHandle, site: LabSite, brick: LabBrick, copy: 
     (site.directory / "hooks" / "pre-add.d" / "10-empty").unlink()
     add = ("brick", "add", brick.name, "--to", "source", "--instead-of", brick.name)
     host, point = lab.host_of(brick), os.path.dirname(lab.brick_path(brick))
+    new_disk: tuple[tuple[str | bytes, ...], ...] = (
+        ("umount", point),
+        ("mkfs.xfs", "-q", "-f", brick.image),
+        ("mount", "-o", "loop", brick.image, point),
+    )
     before = everything(lab.source)
     assert site.json(*add, "--dry-run")["words"] == "it would begin with: reset"
     with Users(lab.source / "exchanging", pause_s=0.1) as users:
@@ -234,11 +239,7 @@ def exchange_in_its_place(lab: LabHandle, site: LabSite, brick: LabBrick, copy: 
         assert site.json(*add, "--take-back")["state"] == "taken-back"
         assert lab.brick_pids()[brick.name] > 0
         assert site.call(*add).returncode == 4
-        for argv in (
-            ["umount", point],
-            ["mkfs.xfs", "-q", "-f", brick.image],
-            ["mount", "-o", "loop", brick.image, point],
-        ):
+        for argv in new_disk:
             done = lab.on_host(host, *argv)
             assert done.returncode == 0, done.stderr
         running = site.start(*add)
