@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from migrator.decide.copy_rhythm import Rhythm, find_rhythm
 from migrator.decide.transfer_cost import sum_of, transfer_squares
 from migrator.domain.cost import CostSums
-from migrator.domain.forecast import RANGE_SHARE, ConePoint, CopyForecast, WorkSlot
+from migrator.domain.forecast import FARTHEST_S, RANGE_SHARE, ConePoint, CopyForecast, WorkSlot
 from migrator.domain.plan import TransferCost
 from migrator.domain.units import DAY_S, format_duration, several
 
@@ -41,7 +41,6 @@ change of streams or of a standstill it is not.
 """
 
 _SLOWEST = 0.1
-_FARTHEST_S = 100 * 365 * DAY_S
 
 Chance = Callable[[], float]
 """A random number from 0 (included) to 1 (excluded), another one at every call."""
@@ -157,7 +156,7 @@ class _Path:
             begin_s, end_s = end_s, end_s + self.slot_s
         gone = work - rest
         mean = max(gone / (begin_s - now_s), _SLOWEST * pace)
-        self.end_s = min(begin_s + rest / mean, now_s + _FARTHEST_S)
+        self.end_s = min(begin_s + rest / mean, now_s + FARTHEST_S)
 
     def left_at(self, at_s: float) -> float:
         """The share of the work that is left at a time."""

@@ -28,6 +28,8 @@ people's work do. It goes down with the square root of the days seen.
 
 _DRIFT_PER_DAY = 0.02
 """By how much the pace of a site changes from one day to the next for good, as a share: other people's work."""
+_MOST_DRIFT = 0.35
+"""However far the end lies: a site that has its pace for years does not become another one."""
 
 Chance = Callable[[], float]
 
@@ -73,7 +75,7 @@ class Rhythm:
         changes.
         """
         ahead_days = work / self.level / DAY_S
-        spread = math.hypot(self.level_spread, _DRIFT_PER_DAY * math.sqrt(ahead_days / 3))
+        spread = math.hypot(self.level_spread, min(_DRIFT_PER_DAY * math.sqrt(ahead_days / 3), _MOST_DRIFT))
         return self.level * math.exp(spread * _normal(chance) - spread * spread / 2)
 
 

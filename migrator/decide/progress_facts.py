@@ -155,6 +155,12 @@ def _is_done(tree: TreeFacts, counts: frozenset[TreeState] | None) -> bool:
     return bool(tree.tally.done_users) if counts is None else tree.state in counts
 
 
+def left_to_people(trees: Sequence[TreeFacts]) -> bool:
+    """Whether something is left, and only what failed each time: no pace says when people will have put that right."""
+    left = [tree for tree in trees if tree.tally.left_files > 0 or tree.tally.left_bytes > 0]
+    return bool(left) and all(tree.state is TreeState.ATTENTION for tree in left)
+
+
 def batch_facts(
     planned: PlannedBatch,
     *,

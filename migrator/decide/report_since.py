@@ -36,7 +36,7 @@ def since_report(
     more = overall.total_bytes - earlier.total_bytes
     return SinceReport(
         earlier=earlier,
-        standing=_standing(earlier, moved_s),
+        standing=_standing(earlier, moved_s) if now_s >= earlier.at_s else Standing.UNKNOWN,
         done_bytes=done_bytes,
         done_files=max(overall.done_files - earlier.done_files, 0) if same_plan else overall.done_files,
         expected_bytes=expected,
@@ -91,7 +91,10 @@ def _reasons(
     before: ThroughputPoint | None,
     after: ThroughputPoint | None,
 ) -> Iterator[str]:
-    span = format_duration(max(now_s - earlier.at_s, 0.0))
+    if now_s < earlier.at_s:
+        yield "by the clock of this machine that report is of a later time: what came since then cannot be told"
+        return
+    span = format_duration(now_s - earlier.at_s)
     if plan != earlier.plan:
         yield f"the plan is another one: {plan or 'none'} instead of {earlier.plan or 'none'}, so amounts are not comparable"
     if expected is not None and expected > 0:

@@ -2,8 +2,13 @@
 
 from dataclasses import dataclass
 
+from migrator.domain.units import DAY_S
+
 RANGE_SHARE = 0.8
 """How often the true end shall lie in the range: as many ends are before it as after it."""
+
+FARTHEST_S = 100 * 365 * DAY_S
+"""No forecast goes further: what would take longer ends then in it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

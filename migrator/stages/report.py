@@ -8,7 +8,7 @@ from dataclasses import replace
 from migrator.decide.copy_forecast import Left, forecast_copy
 from migrator.decide.copy_slots import slot_width_s, slots_of
 from migrator.decide.incidents import ENDING_KINDS, incidents
-from migrator.decide.progress_facts import span_width, together
+from migrator.decide.progress_facts import left_to_people, span_width, together
 from migrator.decide.report_parts import brick_outlooks, reaped_facts, server_outlooks, target_outlook
 from migrator.decide.report_since import since_report
 from migrator.decide.speed_up import sums, users_of
@@ -111,7 +111,7 @@ def _days(ledger: ReadableLedger) -> tuple[ThroughputPoint, ...]:
 
 
 def _forecast(ledger: ReadableLedger, status: StatusFacts) -> CopyForecast | None:
-    if status.plan is None or status.overall.left_files <= 0:
+    if status.plan is None or status.overall.left_files <= 0 or left_to_people(status.trees):
         return None
     name = status.plan.name
     began_s = min((one.started_at_s for batch in status.batches for one in batch.passes), default=None)

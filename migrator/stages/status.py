@@ -13,6 +13,7 @@ from migrator.decide.progress_facts import (
     add_up,
     batch_facts,
     estimates,
+    left_to_people,
     run_life,
     settled,
     span_width,
@@ -108,7 +109,9 @@ def read_status(
         verified_content_bytes=verified_content_bytes(batches, trees),
         batches=batches,
         trees=trees,
-        estimates=estimates(
+        estimates=()
+        if left_to_people(trees)
+        else estimates(
             now_s=now_s,
             tally=overall,
             planned=cost,

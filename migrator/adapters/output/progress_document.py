@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from migrator.adapters.output.document import Bar, Block, Section, figure, paragraph, table, text, wide
 from migrator.adapters.output.wording import percent, verified_words, when
+from migrator.decide.progress_facts import left_to_people
 from migrator.domain.ledger_sums import ThroughputPoint
 from migrator.domain.report import StatusFacts, Tally, percent_of
 from migrator.domain.units import format_count, format_duration, format_rate, format_size, several
@@ -77,6 +78,8 @@ def _progress(status: StatusFacts) -> Iterator[Block]:
         )
     elif tally.total_files and not tally.left_files and not tally.left_bytes:
         yield paragraph("Everything that is planned has been copied.")
+    elif left_to_people(status.trees):
+        yield paragraph(f"Everything that is planned has been copied, apart from {attention_words(tally)}.")
     else:
         yield paragraph("There is no basis for an estimate yet.")
     if status.vanished_total:
@@ -84,6 +87,11 @@ def _progress(status: StatusFacts) -> Iterator[Block]:
             f"{several(status.vanished_total, 'listed file')} had been deleted by their users before their turn came: "
             "that is normal."
         )
+
+
+def attention_words(tally: Tally) -> str:
+    """What is left where only that is left which failed each time."""
+    return f"{several(tally.left_files, 'file')} that {'needs' if tally.left_files == 1 else 'need'} attention"
 
 
 def _rate(rate: ThroughputPoint) -> str:

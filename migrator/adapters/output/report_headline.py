@@ -3,9 +3,12 @@
 from collections.abc import Iterator
 
 from migrator.adapters.output.document import Block, facts, paragraph, table, text
+from migrator.adapters.output.progress_document import attention_words
 from migrator.adapters.output.wording import NONE, percent, when
-from migrator.domain.forecast import CopyForecast
-from migrator.domain.report import ReportFacts
+from migrator.decide.progress_facts import left_to_people
+from migrator.domain.cutover import SETTLED_STATES
+from migrator.domain.forecast import FARTHEST_S, CopyForecast
+from migrator.domain.report import ReportFacts, StatusFacts, Tally
 from migrator.domain.report_parts import SinceReport, Standing
 from migrator.domain.units import format_count, format_duration, format_size, several
 
@@ -25,12 +28,11 @@ def headline_blocks(report: ReportFacts) -> Iterator[Block]:
         return
     tally = status.overall
     pairs = [
-        ("moved", f"{percent(tally.percent_bytes)} of the bytes, {percent(tally.percent_files)} of the files"),
+        ("moved", _moved(tally)),
         ("left", f"{format_size(tally.left_bytes)} in {several(tally.left_files, 'file')}"),
         (
             "users",
-            f"{format_count(tally.done_users)} of {format_count(tally.total_users)} copied, "
-            f"{format_count(sum(one.state.value in _ON_TARGET for one in status.cutovers))} user trees work on the target",
+            f"{format_count(tally.done_users)} of {format_count(tally.total_users)} copied, {_on_target(status)}",
         ),
         ("expected end of copying", _end(report)),
     ]
@@ -43,20 +45,43 @@ def headline_blocks(report: ReportFacts) -> Iterator[Block]:
         yield from since_blocks(report.since, report.forecast)
 
 
-_ON_TARGET = frozenset({"thawed", "retained", "purging", "purged"})
+def _moved(tally: Tally) -> str:
+    shares = ((tally.percent_bytes, "bytes"), (tally.percent_files, "files"))
+    told = ", ".join(f"{percent(share)} of the {what}" for share, what in shares if share is not None)
+    return told or "nothing is planned to be copied"
+
+
+def _on_target(status: StatusFacts) -> str:
+    moved = [one for one in status.cutovers if one.state in SETTLED_STATES]
+    planned = {tree.tree.path for tree in status.trees}
+    before = sum(one.tree.path not in planned for one in moved)
+    words = f"{several(len(moved), 'user tree works', 'user trees work')} on the target"
+    if not before:
+        return words
+    return f"{words}, {format_count(before)} of them by earlier plans: they are not in these figures"
 
 
 def _end(report: ReportFacts) -> str:
     tally = report.status.overall
-    if tally.total_files > 0 and tally.left_files <= 0:
+    if tally.left_files <= 0 and (tally.total_files > 0 or tally.done_users == tally.total_users):
         return "everything that is planned was copied"
+    if left_to_people(report.status.trees):
+        return f"everything that is planned was copied, apart from {attention_words(tally)}"
     forecast = report.forecast
     if forecast is None:
         return "not known: too little was copied to tell"
-    return (
-        f"{when(forecast.likely_at_s)}; with a probability of {forecast.share * 100:.0f} % between "
-        f"{when(forecast.earliest_at_s)} and {when(forecast.latest_at_s)}"
+    earliest, likely, latest = (
+        _ahead(at_s, forecast) for at_s in (forecast.earliest_at_s, forecast.likely_at_s, forecast.latest_at_s)
     )
+    if earliest == latest:
+        return likely
+    return f"{likely}; with a probability of {forecast.share * 100:.0f} % between {earliest} and {latest}"
+
+
+def _ahead(at_s: float, forecast: CopyForecast) -> str:
+    if at_s - forecast.made_at_s >= FARTHEST_S:
+        return "a time more than 100 years ahead"
+    return when(at_s)
 
 
 def _standing(since: SinceReport) -> str:
@@ -79,7 +104,7 @@ def since_blocks(since: SinceReport, forecast: CopyForecast | None) -> Iterator[
             (
                 "expected end",
                 _when(earlier.likely_at_s),
-                NONE if forecast is None else when(forecast.likely_at_s),
+                NONE if forecast is None else _ahead(forecast.likely_at_s, forecast),
             ),
             (
                 "range",

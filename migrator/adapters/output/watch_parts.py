@@ -5,9 +5,11 @@ from collections.abc import Iterator, Sequence
 from migrator.adapters.output.chart import sparkline
 from migrator.adapters.output.document import Paragraph
 from migrator.adapters.output.governing_document import governing_blocks
+from migrator.adapters.output.progress_document import attention_words
 from migrator.adapters.output.progress_lines import event_line
 from migrator.adapters.output.watch_layout import Line, Part, Rank, Span, cells_of
 from migrator.adapters.output.wording import percent, when
+from migrator.decide.progress_facts import left_to_people
 from migrator.domain.events import Event, Severity
 from migrator.domain.report import RunFacts, RunLife, StatusFacts, Tally
 from migrator.domain.states import PassKind
@@ -110,7 +112,10 @@ def _rate(facts: WatchFacts, width: int) -> Line:
 def _left(status: StatusFacts) -> Iterator[Line]:
     if not status.estimates:
         done = status.overall.total_files and not status.overall.left_files and not status.overall.left_bytes
-        yield (Span("nothing: all that is planned is copied" if done else "no basis for an estimate yet"),)
+        words = "nothing: all that is planned is copied" if done else "no basis for an estimate yet"
+        if left_to_people(status.trees):
+            words = f"{attention_words(status.overall)}; all else that is planned is copied"
+        yield (Span(words),)
     for one in status.estimates:
         yield (
             Span(f"about {format_duration(one.left_s)}", "bold"),

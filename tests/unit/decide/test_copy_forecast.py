@@ -121,6 +121,13 @@ class TestForecast:
         assert made.earliest_at_s < made.likely_at_s < made.latest_at_s
         assert (made.by_day, made.by_weekday, made.history_s) == (True, True, 28 * DAY_S)
 
+    def test_a_site_that_is_steady_for_years_stays_so(self) -> None:
+        slots, slot_s = steady(1000)
+        made = end_of(slots, slot_s, 1000, Left(files=2500 * 24 * 1000, size_bytes=0))
+        assert made is not None
+        assert made.likely_at_s - made.made_at_s == pytest.approx(2500 * DAY_S, rel=0.1)
+        assert made.latest_at_s - made.made_at_s < 1.8 * 2500 * DAY_S
+
     def test_what_is_left_counts_for_what_it_costs(self) -> None:
         slots, slot_s = steady(14)
         # A thousand files take a second, and so do 100 MB: what is left is as much work as a week has brought.

@@ -12,6 +12,7 @@ from migrator.decide.progress_facts import (
     add_up,
     batch_facts,
     estimates,
+    left_to_people,
     run_life,
     settled,
     span_width,
@@ -81,6 +82,16 @@ class TestLaterPasses:
         facts = facts_of(list(sums), BatchState.CONVERGING)
         assert (facts.state, facts.tally.total_bytes, facts.tally.done_bytes) == (TreeState.ATTENTION, 500, 500)
         assert facts.tally.done_users == 0
+
+
+def test_what_failed_each_time_is_left_to_people() -> None:
+    whole = facts_of([chunk_sum(b"t", ChunkState.DONE)])
+    bad = facts_of([chunk_sum(b"t", ChunkState.DONE), chunk_sum(b"t", ChunkState.FAILED, 7)])
+    going_on = facts_of([chunk_sum(b"t", ChunkState.FAILED, 7), chunk_sum(b"t", ChunkState.PENDING, 7)])
+    assert left_to_people([whole, bad])
+    assert not left_to_people([whole, bad, going_on])
+    assert not left_to_people([whole])
+    assert not left_to_people([])
 
 
 class TestTrees:

@@ -1,5 +1,7 @@
 """Whether a migration is ahead of an earlier report, and why."""
 
+from dataclasses import replace
+
 import pytest
 
 from migrator.decide.report_since import best_and_worst, expected_bytes, since_report
@@ -97,6 +99,13 @@ class TestStanding:
         found = compared(earlier(likely_s=None))
         assert (found.standing, found.end_moved_s, found.expected_bytes) == (Standing.UNKNOWN, None, None)
         assert found.reasons[0] == "in the 7 d since then 280.0 GiB were copied"
+
+    def test_a_clock_that_was_set_back_since_says_so_and_compares_nothing(self) -> None:
+        later = replace(earlier(), at_s=NOW_S + 60.0)
+        found = compared(later)
+        assert found.standing is Standing.UNKNOWN
+        (reason,) = found.reasons
+        assert reason.startswith("by the clock of this machine that report is of a later time")
 
     def test_when_all_is_done_the_end_is_now(self) -> None:
         found = since_report(
