@@ -12,29 +12,15 @@ from migrator.domain.addition import (
     AdditionStepRecord,
 )
 from migrator.domain.addition_seen import Act
-from migrator.domain.brick import VolumeState
-from migrator.domain.brick_list import BrickRoom
 from migrator.domain.drain import DrainSample
-from migrator.domain.volume_tasks import TaskProgress, VolumeTask
+from migrator.ports.volume import VolumeCommands
 
 
-class AdditionCommands(Protocol):
-    """What an addition asks glusterd, and has it do. All raise ToolFailed; a change whose answer is lost may have been made."""
-
-    async def state_and_tasks(self) -> tuple[VolumeState, tuple[VolumeTask, ...]]:
-        """The volume with its peers and heals, and every task that is listed."""
-
-    async def rooms(self) -> Mapping[str, BrickRoom]:
-        """By brick name the file system that it lies on."""
+class AdditionCommands(VolumeCommands, Protocol):
+    """What an addition asks besides, and has glusterd do."""
 
     async def owners(self) -> Mapping[str, str]:
         """By brick name the volume that it belongs to, of every volume of the pool."""
-
-    async def option(self, name: str) -> str:
-        """An option as it is in effect, set or not."""
-
-    async def progress(self, task: VolumeTask) -> TaskProgress | None:
-        """The counters of a task that is listed; None where there is none of its kind any more."""
 
     async def add(self, bricks: Sequence[str]) -> None:
         """Add bricks, as whole sets. Never by force."""
@@ -53,14 +39,8 @@ class AdditionCommands(Protocol):
     async def start_bricks(self) -> None:
         """Start every brick of the volume that is down, also one that was taken offline, with what it has. May be called again."""
 
-    async def fix_layout(self) -> str:
-        """Begin to put the layout of all directories right; returns the id of the task."""
-
     async def rebalance(self) -> str:
         """Begin to even out the bricks; returns the id of the task."""
-
-    async def set_option(self, name: str, value: str | None) -> None:
-        """Set an option of the volume; None puts it back to what it is when nobody sets it."""
 
 
 class AdditionRecords(Protocol):

@@ -30,8 +30,10 @@ class VolumeLook(Protocol):
         """Everything at once. Raises ToolFailed where the volume is not known or glusterd does not answer."""
 
 
-class DrainCommands(Protocol):
-    """What a drain asks glusterd, and has it do. All raise ToolFailed; a change whose answer is lost may have been made."""
+class VolumeCommands(Protocol):
+    """What every change of bricks asks glusterd, and has it do. All raise ToolFailed; a change whose answer is lost may have been
+    made.
+    """
 
     async def state_and_tasks(self) -> tuple[VolumeState, tuple[VolumeTask, ...]]:
         """The volume with its peers and heals, and every task that is listed."""
@@ -45,6 +47,16 @@ class DrainCommands(Protocol):
     async def progress(self, task: VolumeTask) -> TaskProgress | None:
         """The counters of a task that is listed; None where there is none of its kind any more."""
 
+    async def fix_layout(self) -> str:
+        """Begin to put the layout of all directories right; returns the id of the task."""
+
+    async def set_option(self, name: str, value: str | None) -> None:
+        """Set an option of the volume, or (None) let its default hold again. May be called again."""
+
+
+class DrainCommands(VolumeCommands, Protocol):
+    """What a drain asks besides, and has glusterd do."""
+
     async def start(self, bricks: Sequence[str]) -> str:
         """Begin to drain bricks; returns the id of the task."""
 
@@ -53,12 +65,6 @@ class DrainCommands(Protocol):
 
     async def commit(self, bricks: Sequence[str]) -> None:
         """Take drained bricks out of the volume. Never by force."""
-
-    async def fix_layout(self) -> str:
-        """Begin to put the layout of all directories right; returns the id of the task."""
-
-    async def set_option(self, name: str, value: str | None) -> None:
-        """Set an option of the volume, or (None) let its default hold again. May be called again."""
 
 
 class BrickUsage(Protocol):
