@@ -35,7 +35,9 @@ def braked(
     over: int = OVER_PROBES,
     under: int = UNDER_PROBES,
 ) -> Brake:
-    """The brake after one more reading; `streams` are allowed on a host now. The cap is never below 1."""
+    """The brake after one more reading, in whatever unit `limit` has; `streams` are allowed on a host now. `over` readings in
+    a row beyond the limit lower the cap, `under` ones well below it raise it. It is never below 1.
+    """
     if reading > limit:
         count = brake.over + 1
         if count < over:

@@ -97,7 +97,7 @@ def _scans(catalogs: Sequence[CatalogRecord]) -> list[Look]:
 
 
 def purge_times(cutovers: Iterable[CutoverRecord]) -> list[tuple[float, float]]:
-    """When sources were taken away, in order and without overlap."""
+    """Between which times (in seconds since the epoch) sources were taken away, in order and without overlap."""
     found: list[tuple[float, float]] = []
     for first_s, last_s in sorted(
         (one.times[CutoverState.PURGING], one.times.get(CutoverState.PURGED, inf))
@@ -112,7 +112,9 @@ def purge_times(cutovers: Iterable[CutoverRecord]) -> list[tuple[float, float]]:
 
 
 def moved_since(cutovers: Iterable[CutoverRecord], sizes: Mapping[bytes, int]) -> list[tuple[float, int]]:
-    """Since when users work on the target whose sources are there still, with what these hold."""
+    """Since when (in seconds since the epoch) users work on the target whose sources are there still, with the bytes that these
+    hold.
+    """
     return [
         (one.times[CutoverState.THAWED], sizes[one.tree.path])
         for one in cutovers
@@ -123,7 +125,9 @@ def moved_since(cutovers: Iterable[CutoverRecord], sizes: Mapping[bytes, int]) -
 def measure(
     looks: Sequence[Look], purges: Sequence[tuple[float, float]], moved: Sequence[tuple[float, int]]
 ) -> Measured:
-    """From each look to the next one, where nothing else changed how full the source is. `purges` are in order."""
+    """From each look to the next one, where nothing else changed how full the source is. `purges` are spans in order (see
+    `purge_times`), `moved` as `moved_since` has them.
+    """
     ends = [last_s for _, last_s in purges]
     added = worked = seconds = 0.0
     for one, other in pairwise(sorted(looks, key=lambda look: look.at_s)):

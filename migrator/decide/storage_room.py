@@ -54,7 +54,7 @@ def low_limit(targets: Sequence[StorageTarget]) -> int:
 
 
 def even_room(free: Sequence[float], low_bytes: float) -> float:
-    """What new files may take of targets with so much free. Where the low limit is known all of it counts but for that limit
+    """What new files may take, in bytes, of targets with so many bytes free. Where the low limit is known all of it counts but for that limit
     on each. Where it is not (0) the first that is full is the end: the fullest one's room, times their number.
     """
     if not free:
@@ -67,7 +67,7 @@ def even_room(free: Sequence[float], low_bytes: float) -> float:
 
 
 def filled(free: Sequence[float], taken: float, low_bytes: float) -> list[float]:
-    """What is free on each when new files have taken so much, which is no more than there is room for."""
+    """What is free on each, in bytes, when new files have taken so many, which is no more than there is room for."""
     left = list(free)
     while taken > 0.0 and left:
         best = [place for place, one in enumerate(left) if one > low_bytes] if low_bytes > 0 else []

@@ -55,17 +55,17 @@ class Tally:
 
     @property
     def percent_bytes(self) -> float | None:
-        """Share of the bytes that is done; None where there are none."""
+        """Percent of the bytes that are done, as `percent_of`; None where there are none."""
         return percent_of(self.done_bytes, self.total_bytes)
 
     @property
     def percent_files(self) -> float | None:
-        """Share of the files that is done; None where there are none."""
+        """Percent of the files that are done, as `percent_of`; None where there are none."""
         return percent_of(self.done_files, self.total_files)
 
     @property
     def percent_users(self) -> float | None:
-        """Share of the users that is done; None where there are none."""
+        """Percent of the users that are done, as `percent_of`; None where there are none."""
         return percent_of(self.done_users, self.total_users)
 
 

@@ -120,10 +120,10 @@ class VerificationRecord:
 
     @property
     def percent_content(self) -> float | None:
-        """Share of the bytes whose content is proven to be equal, not only their attributes; None where there are no
+        """Percent of the bytes whose content is proven to be equal, not only their attributes; None where there are no
         bytes.
 
-        Rounded down: 100 is all of them.
+        Rounded down to one digit: 100 is all of them.
         """
         if self.size_bytes <= 0:
             return None

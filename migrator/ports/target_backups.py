@@ -11,4 +11,4 @@ class BackupRecords(Protocol):
         """The backup of these trees has ended; `at_s` is when it began: what came later is not in it."""
 
     def latest(self, tree: bytes) -> float | None:
-        """When the newest backup of a tree began; None where none is recorded."""
+        """When the newest backup of a tree began, in seconds since the epoch; None where none is recorded."""
