@@ -72,8 +72,10 @@ def _place(place: NewPlace, record: AdditionRecord, seen: AdditionSeen) -> Itera
 def _own_place(place: NewPlace, record: AdditionRecord) -> Iterator[str]:
     """Where the brick itself was: nothing of it may be left, but for what an interrupted commit has put on the new file system."""
     if place.entries or place.marked_above:
+        known = [name for name in place.entries if not name.startswith(".glusterfs")]
+        shown = ", ".join((known or [*place.entries, *place.marked_above])[:3])
         yield (
-            f"{place.name} still holds the brick ({', '.join((*place.entries, *place.marked_above)[:3])}): unmount it on "
+            f"{place.name} still holds the brick ({shown}): unmount it on "
             f"{host_of(place.name)}, exchange its disk, make a new file system, and mount that at {place.mount}"
         )
         return

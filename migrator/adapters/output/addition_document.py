@@ -50,7 +50,7 @@ def directory_tables(directories: Sequence[ListedDirectory]) -> Iterator[Block]:
 
 
 def _standing(one: AdditionStanding) -> tuple[str, ...]:
-    instead = "" if one.instead_of is None else f" in the place of {one.instead_of}"
+    instead = "" if one.instead_of is None else f" in {_place(one.instead_of, one.bricks)}"
     return (
         ", ".join(one.bricks) + instead,
         f"the {one.side.value}",
@@ -68,6 +68,11 @@ def _standing(one: AdditionStanding) -> tuple[str, ...]:
     )
 
 
+def _place(instead_of: str, bricks: Sequence[str]) -> str:
+    """Whose place a brick takes."""
+    return "its own place" if instead_of in bricks else f"the place of {instead_of}"
+
+
 def _blocks(summary: AdditionSummary) -> Iterator[Block]:
     bad = summary.ending in (AdditionEnding.HALTED, AdditionEnding.STUCK, AdditionEnding.DOUBTED)
     yield paragraph(summary.words, alert=bad)
@@ -77,7 +82,7 @@ def _blocks(summary: AdditionSummary) -> Iterator[Block]:
         yield paragraph(summary.hint)
     pairs = [("bricks", ", ".join(summary.bricks)), ("to", f"the {summary.side.value}"), ("state", summary.state.value)]
     if summary.instead_of is not None:
-        pairs.append(("in the place of", summary.instead_of))
+        pairs.append(("in", _place(summary.instead_of, summary.bricks)))
     if summary.size_bytes is not None:
         pairs.append(("size", format_size(summary.size_bytes)))
     if summary.moved_files or summary.failures or summary.skipped:

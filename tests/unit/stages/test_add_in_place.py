@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 
 from migrator.adapters.ledger.sqlite import SqliteLedger
+from migrator.adapters.output.addition_document import addition_document
+from migrator.adapters.output.markdown import to_markdown
 from migrator.domain.addition import REVERSIBLE_STATES, AdditionSide, AdditionState, TargetRoom
 from migrator.domain.addition_run import AdditionEnding, AdditionRequest, AdditionSummary
 from migrator.domain.addition_seen import NewPlace, Wish
@@ -254,7 +256,9 @@ def test_a_take_back_that_is_killed_anywhere_goes_on(memory: Path) -> None:
 
 def test_the_disk_is_exchanged_by_hand_between_two_calls(memory: Path) -> None:
     with a_site(memory, hooked=False) as site:
-        assert site.add(dry_run=True).words.startswith("it would begin with: reset")
+        would = site.add(dry_run=True)
+        assert would.words.startswith("it would begin with: reset")
+        assert "its own place" in to_markdown(addition_document(would))
         assert site.volume.up
         for _ in range(2):
             with pytest.raises(Refused, match="still holds the brick") as refused:
