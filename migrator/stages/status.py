@@ -1,6 +1,5 @@
 """`status`: how far the migration is, now. Reads the ledger only; works at any time, also beside a run."""
 
-from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -11,20 +10,16 @@ from migrator.decide.drain_standing import drain_blockers
 from migrator.decide.governing_words import governing_blockers
 from migrator.decide.progress_facts import (
     add_up,
-    batch_facts,
     estimates,
     left_to_people,
     run_life,
-    settled,
     span_width,
     together,
-    tree_facts,
     verified_content_bytes,
     with_rests,
 )
-from migrator.domain.changes import ChangeKind
 from migrator.domain.errors import UsageError
-from migrator.domain.ledger_sums import ChunkSum, DonePoint, PlanFacts, ThroughputPoint
+from migrator.domain.ledger_sums import DonePoint, PlanFacts, ThroughputPoint
 from migrator.domain.plan import TransferCost
 from migrator.domain.report import (
     BatchFacts,
@@ -37,12 +32,10 @@ from migrator.domain.report import (
     TreeState,
 )
 from migrator.domain.scan import StrangeFiles
-from migrator.domain.states import PassKind, PassState
 from migrator.domain.units import MINUTE_S
-from migrator.domain.verification import VerificationRecord
 from migrator.ports.ledger_facts import ReadableLedger
-from migrator.ports.passes import PassRecord
 from migrator.ports.site import RunRecord
+from migrator.stages.batch_standings import read_batches, read_passes
 from migrator.stages.brick_standings import read_bricks
 from migrator.stages.governing_facts import read_governing
 
@@ -85,8 +78,8 @@ def read_status(
     cost = None
     if chosen is not None:
         facts, cost = chosen
-        passes = [_pass(ledger, record) for record in ledger.passes.of_plan(facts.name)]
-        batches, trees = _batches(ledger, facts.name, passes)
+        passes = read_passes(ledger, facts.name)
+        batches, trees = read_batches(ledger, facts.name, passes)
         done = read_done(ledger, facts.name, now_s=now_s, started_at_s=first_start(passes))
     overall = add_up(trees)
     cutovers = newest_attempts([one for plan in ledger.plans.names() for one in ledger.cutovers.of_plan(plan)])
@@ -224,82 +217,6 @@ def _scan(ledger: ReadableLedger) -> ScanFacts | None:
 def _strange(ledger: ReadableLedger) -> tuple[StrangeFiles, ...]:
     record = ledger.scans.of_bricks()
     return () if record is None else record.strange
-
-
-def _pass(ledger: ReadableLedger, record: PassRecord) -> PassFacts:
-    changes = None if record.kind is PassKind.SEED else ledger.passes.changes(record.id)
-    return PassFacts(
-        id=record.id,
-        batch=record.batch,
-        kind=record.kind,
-        number=record.number,
-        state=record.state,
-        started_at_s=record.started_at_s,
-        finished_at_s=record.finished_at_s,
-        catalog=record.catalog,
-        base_catalog=record.base_catalog,
-        scan_s=record.scan_s,
-        moved_at_s=record.moved_at_s,
-        total_files=record.total_files,
-        total_bytes=record.total_bytes,
-        changes=None if changes is None else {kind: changes.tally(kind) for kind in ChangeKind},
-    )
-
-
-def _batches(
-    ledger: ReadableLedger, plan: str, passes: Sequence[PassFacts]
-) -> tuple[tuple[BatchFacts, ...], tuple[TreeFacts, ...]]:
-    planned = ledger.facts.batches(plan)
-    # The seed pass of a batch: what is done of it is done of the batch. Later ones bring what changed since.
-    seeds = {entry.batch: entry for entry in passes if entry.kind is PassKind.SEED}
-    newest = {entry.batch: entry for entry in passes}
-    of_pass: dict[int, Sequence[ChunkSum]] = {
-        entry.id: ledger.facts.chunk_sums(entry.id) for entry in (*seeds.values(), *newest.values())
-    }
-    planned_trees = ledger.facts.trees(plan)
-    sums: dict[int, Sequence[ChunkSum]] = {}
-    for batch, entry in seeds.items():
-        followed = [one for one in passes if one.batch == batch and one.id != entry.id]
-        own_trees = {tree.tree.path for tree in planned_trees if tree.batch == batch}
-        sums[batch] = _settled(ledger, of_pass[entry.id], followed, own_trees)
-    states = {batch.number: batch.state for batch in planned}
-    trees = tree_facts(planned_trees, sums, states, seeds)
-    of_batch: dict[int, list[TreeFacts]] = defaultdict(list)
-    for tree in trees:
-        of_batch[tree.batch].append(tree)
-    attention = ledger.facts.attention_counts(plan)
-    verified: dict[int, VerificationRecord] = {
-        record.batch: record for record in ledger.verifications.of_plan(plan) if not record.trees
-    }
-    predicted = {record.batch: record for record in ledger.predictions.of_plan(plan)}
-    batches = tuple(
-        batch_facts(
-            batch,
-            trees=of_batch[batch.number],
-            sums=of_pass[newest[batch.number].id] if batch.number in newest else (),
-            passes=[entry for entry in passes if entry.batch == batch.number],
-            attention=attention.get(batch.number),
-            verification=verified.get(batch.number),
-            convergence=predicted.get(batch.number),
-        )
-        for batch in planned
-    )
-    return batches, trees
-
-
-def _settled(
-    ledger: ReadableLedger, sums: Sequence[ChunkSum], passes: Sequence[PassFacts], trees: set[bytes]
-) -> Sequence[ChunkSum]:
-    """The sums of a seed pass, each tree settled by the newest of these passes over it that has gone through."""
-    left = set(trees)
-    for one in reversed(passes):
-        if one.state is not PassState.DONE or not left:
-            continue
-        changes = ledger.passes.changes(one.id)
-        its_own = left if changes is None else left & {tree.tree for tree in changes.trees}
-        sums = settled(sums, ledger.facts.chunk_sums(one.id), its_own)
-        left = left - its_own
-    return sums
 
 
 def _run_facts(ledger: ReadableLedger, now_s: float, is_gone: IsGone | None) -> list[RunFacts]:
