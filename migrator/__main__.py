@@ -8,6 +8,9 @@ import threading
 
 _OBJECTS_BETWEEN_COLLECTIONS = 200_000
 """Above what is made by loading (some 130,000 objects for `run`), so that a short verb never looks for garbage."""
+_INTERRUPTED = "migrator: interrupted\n  next:  nothing was begun; give the same command again"
+_INTERRUPTED_CODE = 130
+"""As `ExitCode.INTERRUPTED`, which may not be loaded by then."""
 
 
 def program() -> None:
@@ -16,14 +19,19 @@ def program() -> None:
     # as Python does of itself, takes 25 ms of the 400 of a verb that has little to do.
     gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS)
 
-    from migrator.cli.main import main  # noqa: PLC0415
-
     try:
+        from migrator.cli.main import main  # noqa: PLC0415
+
         main(prog_name="migrator")
     except SystemExit as end:
         if not isinstance(end.code, str):
             leave(int(end.code or 0))
         raise
+    except KeyboardInterrupt:
+        # While libraries are loaded, before anything was begun.
+        sys.stderr.write(f"{_INTERRUPTED}\n")
+        leave(_INTERRUPTED_CODE)
+        raise SystemExit(_INTERRUPTED_CODE) from None
 
 
 def leave(code: int) -> None:

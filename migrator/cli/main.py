@@ -7,6 +7,7 @@ import click
 
 from migrator import __version__
 from migrator.cli.invocation import Invocation
+from migrator.domain.errors import ExitCode
 
 _VERBS = {
     "init": ("migrator.cli.init:init_command", "write site.toml, create the ledger, record both file systems"),
@@ -56,9 +57,14 @@ class Verbs(click.Group):
         return super().get_command(ctx, cmd_name)
 
     def invoke(self, ctx: click.Context) -> object:
-        """As click's; who gives `--site` after the verb is told where it belongs."""
+        """As click's; who gives `--site` after the verb is told where it belongs, and who interrupts while a verb is
+        loaded is told that nothing was begun.
+        """
         try:
             return super().invoke(ctx)
+        except KeyboardInterrupt:
+            click.echo("migrator: interrupted\n  next:  nothing was begun; give the same command again", err=True)
+            raise click.exceptions.Exit(ExitCode.INTERRUPTED) from None
         except click.NoSuchOption as error:
             if error.option_name != "--site":
                 raise

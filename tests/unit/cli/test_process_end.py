@@ -3,6 +3,8 @@
 import subprocess
 import sys
 
+import pytest
+
 _LEAVE = "from migrator.__main__ import leave\n"
 _ENDS = "end of the interpreter"
 _TOLD_BY_THE_INTERPRETER = f"""
@@ -70,3 +72,23 @@ def test_output_that_does_not_arrive_is_told() -> None:
 def test_an_output_that_was_closed_is_no_failure() -> None:
     script = f"{_LEAVE}import sys; sys.stdout = None; leave(3)"
     assert ended(script).returncode == 3
+
+
+@pytest.mark.parametrize("module", ["migrator.cli.scan", "migrator.cli.main"])
+def test_who_interrupts_while_libraries_are_loaded_is_told_that_nothing_was_begun(module: str) -> None:
+    script = f"""
+import sys
+class Interrupting:
+    def find_spec(self, name, *_):
+        if name == {module!r}:
+            raise KeyboardInterrupt
+sys.meta_path.insert(0, Interrupting())
+sys.argv = ["migrator", "scan"]
+from migrator.__main__ import program
+program()
+"""
+    shown = ended(script)
+    assert (shown.returncode, shown.stdout) == (130, "")
+    assert shown.stderr.splitlines()[0] == "migrator: interrupted"
+    assert "nothing was begun" in shown.stderr
+    assert "Traceback" not in shown.stderr
