@@ -30,6 +30,9 @@ from tests.contracts.plans import small_plan
         (["run", "--all", "--user-batch", "1"], "exclude each other"),
         (["run", "--user-batch", "1", "--all"], "exclude each other"),
         (["verify", "--user-batch", "1", "--user-batch", "2", "--all"], "exclude each other"),
+        (["brick", "add", "gl1:/b", "--to", "source", "--take-back"], "in its place"),
+        (["brick", "add", "gl1:/b", "--to", "source", "--instead-of", "gl2:/b", "--once-more"], "in its place"),
+        (["brick", "add", "gl1:/b", "--to", "target", "--instead-of", "gl1:/b"], "bricks of the source"),
     ],
 )
 def test_a_mistake_is_a_usage_error(arguments: list[str], says: str) -> None:
