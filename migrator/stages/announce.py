@@ -11,8 +11,8 @@ from migrator.decide.texts import begins_words
 from migrator.domain.announcing import Announced, Announcement, AnnounceSummary
 from migrator.domain.cutover import SETTLED_STATES, UNDER_WAY_STATES
 from migrator.domain.errors import Interrupted, Refused, UsageError
-from migrator.domain.events import Event, EventKind, Severity
-from migrator.domain.hooks import HookEvent, HookFacts, HookSite, HookState, HookStep
+from migrator.domain.events import EventKind, Severity
+from migrator.domain.hooks import HookEvent, HookFacts, HookState, HookStep
 from migrator.domain.ledger_sums import PlannedTree
 from migrator.domain.paths import join, show
 from migrator.domain.texts import TextFacts, UserText
@@ -28,8 +28,9 @@ from migrator.ports.run_files import RunFiles
 from migrator.ports.site import SiteRecord
 from migrator.ports.texts import Texts
 from migrator.stages.cutover_texts import made
-from migrator.stages.hooking import HookedStep, HookSkipped, HookWorld, StepHooks, find_hooks
+from migrator.stages.hooking import HookedStep, HookSkipped, StepHooks, find_hooks, hook_world
 from migrator.stages.recorded_run import recorded_run
+from migrator.stages.saying import say
 
 VERB = "announce"
 
@@ -217,22 +218,14 @@ class _Telling:
     @property
     def calls(self) -> StepHooks:
         """The hooks of this call."""
-        world = self.world
         return StepHooks(
-            world=HookWorld(
-                hooks=world.hooks,
-                records=world.ledger.hooks,
-                site=HookSite(
-                    site_id=self.site.site_id,
-                    name=self.site.name,
-                    file=world.hooks.site_file,
-                    source_root=self.request.source_root,
-                    target_root=self.request.target_root,
-                ),
+            world=hook_world(
+                self.world,
+                self.world.hooks,
+                self.site,
+                source_root=self.request.source_root,
+                target_root=self.request.target_root,
                 run_id=self.run_id,
-                clock=world.clock,
-                blocking=world.blocking,
-                tokens=world.tokens,
                 say=self._say,
             )
         )
@@ -271,6 +264,4 @@ class _Telling:
         )
 
     def _say(self, kind: EventKind, severity: Severity, subject: str, message: str) -> None:
-        event = Event(at_s=self.world.clock.now_s(), kind=kind, severity=severity, subject=subject, message=message)
-        self.world.ledger.events.add(event, self.run_id)
-        self.world.progress.event(event)
+        say(self.world, kind, severity, subject, message, run_id=self.run_id)

@@ -3,11 +3,11 @@
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from migrator.decide.hooks import in_order
 from migrator.domain.errors import Interrupted, Refused, UsageError
-from migrator.domain.events import Event, EventKind, Severity
-from migrator.domain.hooks import HookEvent, HookFacts, HookSite, HookStep
+from migrator.domain.hooks import HookEvent, HookFacts, HookStep
 from migrator.domain.paths import show
 from migrator.domain.report_run import ReportSent
 from migrator.ports.blocking import Blocking
@@ -18,8 +18,9 @@ from migrator.ports.locks import Locks
 from migrator.ports.progress import Progress
 from migrator.ports.run_files import RunFiles
 from migrator.ports.site import SiteRecord
-from migrator.stages.hooking import HookedStep, HookSkipped, HookWorld, StepHooks, find_hooks
+from migrator.stages.hooking import HookedStep, HookSkipped, StepHooks, find_hooks, hook_world
 from migrator.stages.recorded_run import recorded_run
+from migrator.stages.saying import say
 
 VERB = "report"
 
@@ -82,27 +83,15 @@ async def send_report(request: SendRequest, world: SendWorld) -> ReportSent:
 
 
 async def _send(request: SendRequest, world: SendWorld, site: SiteRecord, run_id: int) -> ReportSent:
-    def say(kind: EventKind, severity: Severity, subject: str, message: str) -> None:
-        event = Event(at_s=world.clock.now_s(), kind=kind, severity=severity, subject=subject, message=message)
-        world.ledger.events.add(event, run_id)
-        world.progress.event(event)
-
     calls = StepHooks(
-        world=HookWorld(
-            hooks=world.hooks,
-            records=world.ledger.hooks,
-            site=HookSite(
-                site_id=site.site_id,
-                name=site.name,
-                file=world.hooks.site_file,
-                source_root=request.source_root,
-                target_root=request.target_root,
-            ),
+        world=hook_world(
+            world,
+            world.hooks,
+            site,
+            source_root=request.source_root,
+            target_root=request.target_root,
             run_id=run_id,
-            clock=world.clock,
-            blocking=world.blocking,
-            tokens=world.tokens,
-            say=say,
+            say=partial(say, world, run_id=run_id),
         )
     )
     await calls.begin((HookStep.REPORT,))

@@ -5,17 +5,15 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Protocol
 
-from migrator.domain.events import Event, EventKind, Severity
-from migrator.domain.hooks import HookSite
+from migrator.domain.events import EventKind, Severity
 from migrator.ports.blocking import Blocking
 from migrator.ports.clock import Clock
 from migrator.ports.hooks import Hooks
 from migrator.ports.ledger import Ledger
 from migrator.ports.progress import Progress
 from migrator.ports.site import SiteRecord
-from migrator.stages.hooking import HookWorld, StepHooks
-
-_LEVELS = {Severity.INFO: logging.INFO, Severity.WARNING: logging.WARNING, Severity.ERROR: logging.ERROR}
+from migrator.stages.hooking import StepHooks, hook_world
+from migrator.stages.saying import say
 
 
 class CallWorld(Protocol):
@@ -62,11 +60,7 @@ class BrickCall(ABC):
 
     def say(self, kind: EventKind, severity: Severity, subject: str, message: str) -> None:
         """An event: onto the screen, into the log, and, unless nothing is changed, into the ledger."""
-        event = Event(at_s=self.now_s(), kind=kind, severity=severity, subject=subject, message=message)
-        if self.run_id is not None:
-            self.world.ledger.events.add(event, self.run_id)
-        self.world.progress.event(event)
-        self.log.log(_LEVELS[severity], "%s", message, extra={"event": kind.value, "subject": subject})
+        say(self.world, kind, severity, subject, message, run_id=self.run_id, log=self.log)
 
     def hooking(self) -> StepHooks | None:
         """Calls the hooks; None where there are none to be called."""
@@ -74,20 +68,13 @@ class BrickCall(ABC):
         if world.hooks is None or self.run_id is None:
             return None
         return StepHooks(
-            world=HookWorld(
-                hooks=world.hooks,
-                records=world.ledger.hooks,
-                site=HookSite(
-                    site_id=self.site.site_id,
-                    name=self.site.name,
-                    file=world.hooks.site_file,
-                    source_root=self.source_root,
-                    target_root=world.target_root,
-                ),
+            world=hook_world(
+                world,
+                world.hooks,
+                self.site,
+                source_root=self.source_root,
+                target_root=world.target_root,
                 run_id=self.run_id,
-                clock=world.clock,
-                blocking=world.blocking,
-                tokens=world.tokens,
                 say=self.say,
             )
         )

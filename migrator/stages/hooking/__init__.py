@@ -3,7 +3,7 @@
 from migrator.stages.hooking.cutovers import CutoverPlace
 from migrator.stages.hooking.looks import called_hooks, find_hooks, refuse_hooks
 from migrator.stages.hooking.steps import StepHooks
-from migrator.stages.hooking.world import HookedStep, HookRefused, HookSkipped, HookWorld
+from migrator.stages.hooking.world import HookedStep, HookRefused, HookSkipped, HookWorld, hook_world
 
 __all__ = [
     "CutoverPlace",
@@ -14,5 +14,6 @@ __all__ = [
     "StepHooks",
     "called_hooks",
     "find_hooks",
+    "hook_world",
     "refuse_hooks",
 ]

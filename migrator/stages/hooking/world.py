@@ -10,6 +10,7 @@ from migrator.domain.hooks import HookEvent, HookSite, HookStage, HookStep
 from migrator.ports.blocking import Blocking
 from migrator.ports.clock import Clock
 from migrator.ports.hooks import HookRecords, Hooks
+from migrator.ports.site import SiteRecord
 
 
 class HookSkipped(Refused):
@@ -38,6 +39,48 @@ class HookWorld:
     blocking: Blocking
     tokens: Callable[[], str]
     say: Say
+
+
+class LedgerOfHooks(Protocol):
+    """What of the ledger a call of hooks takes."""
+
+    @property
+    def hooks(self) -> HookRecords: ...
+
+
+class HookPorts(Protocol):
+    """The ports of a verb that it takes."""
+
+    @property
+    def ledger(self) -> LedgerOfHooks: ...
+    @property
+    def clock(self) -> Clock: ...
+    @property
+    def blocking(self) -> Blocking: ...
+    @property
+    def tokens(self) -> Callable[[], str]: ...
+
+
+def hook_world(
+    ports: HookPorts, hooks: Hooks, site: SiteRecord, *, source_root: bytes, target_root: bytes, run_id: int, say: Say
+) -> HookWorld:
+    """What one run of a verb calls hooks with."""
+    return HookWorld(
+        hooks=hooks,
+        records=ports.ledger.hooks,
+        site=HookSite(
+            site_id=site.site_id,
+            name=site.name,
+            file=hooks.site_file,
+            source_root=source_root,
+            target_root=target_root,
+        ),
+        run_id=run_id,
+        clock=ports.clock,
+        blocking=ports.blocking,
+        tokens=ports.tokens,
+        say=say,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from migrator.domain.cutover import CutoverRecord
 from migrator.domain.cutover_seen import BackupSeen
-from migrator.domain.events import Event, EventKind, Severity
+from migrator.domain.events import EventKind, Severity
 from migrator.domain.paths import join
 from migrator.domain.purge import LeadsTo
 from migrator.domain.reap import ReapRow
@@ -26,6 +26,7 @@ from migrator.ports.manifest import Manifests
 from migrator.ports.progress import Progress
 from migrator.ports.purging import ClosedPlaces, Manifest, StorageTargets
 from migrator.ports.run_files import RunFiles
+from migrator.stages.saying import say
 
 LOG = logging.getLogger("migrator.purge")
 
@@ -103,12 +104,7 @@ class Call:
 
     def say(self, kind: EventKind, severity: Severity, subject: str, message: str) -> None:
         """An event: onto the screen, into the log, and, unless it is a dry run, into the ledger."""
-        event = Event(at_s=self.world.clock.now_s(), kind=kind, severity=severity, subject=subject, message=message)
-        if self.run_id is not None:
-            self.world.ledger.events.add(event, self.run_id)
-        self.world.progress.event(event)
-        level = {Severity.INFO: logging.INFO, Severity.WARNING: logging.WARNING, Severity.ERROR: logging.ERROR}
-        LOG.log(level[severity], "%s", message, extra={"event": kind.value, "subject": subject})
+        say(self.world, kind, severity, subject, message, run_id=self.run_id, log=LOG)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,13 +8,13 @@ from migrator.decide.purge import choose, confirmation_problem, plan_checksum
 from migrator.domain.cutover import CutoverRecord
 from migrator.domain.errors import Interrupted, MigratorError, Refused, UsageError
 from migrator.domain.events import EventKind, Severity
-from migrator.domain.hooks import HookSite, HookStep
+from migrator.domain.hooks import HookStep
 from migrator.domain.paths import percent_escape
 from migrator.domain.purge import Choice, Chosen, PurgeSummary, TreeOutcome, TreePurge
 from migrator.domain.site import TargetCapabilities
 from migrator.domain.verification import VerificationRecord
 from migrator.ports.site import SiteRecord
-from migrator.stages.hooking import HookSkipped, HookWorld, StepHooks
+from migrator.stages.hooking import HookSkipped, StepHooks, hook_world
 from migrator.stages.purge.braking import RemovalBrake
 from migrator.stages.purge.context import LOG, Call, PurgeRequest, PurgeWorld
 from migrator.stages.purge.examining import carried_proofs, verification_of
@@ -205,20 +205,13 @@ def _hooking(call: Call, site: SiteRecord) -> StepHooks | None:
     if world.hooks is None or call.run_id is None:
         return None
     return StepHooks(
-        world=HookWorld(
-            hooks=world.hooks,
-            records=world.ledger.hooks,
-            site=HookSite(
-                site_id=site.site_id,
-                name=site.name,
-                file=world.hooks.site_file,
-                source_root=world.source.root,
-                target_root=world.target.root,
-            ),
+        world=hook_world(
+            world,
+            world.hooks,
+            site,
+            source_root=world.source.root,
+            target_root=world.target.root,
             run_id=call.run_id,
-            clock=world.clock,
-            blocking=world.blocking,
-            tokens=world.tokens,
             say=call.say,
         )
     )

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from migrator.decide.stopping import explain
 from migrator.domain.brick import SourceHealth
-from migrator.domain.events import Event, EventKind, Severity
+from migrator.domain.events import EventKind, Severity
 from migrator.domain.plan import Batch
 from migrator.domain.run import RunRequest, Stopped
 from migrator.domain.site import TargetCapabilities
@@ -30,6 +30,7 @@ from migrator.stages.run.confirmations import Confirmations
 from migrator.stages.run.governor import Governor
 from migrator.stages.run.shared_call import SharedCall
 from migrator.stages.run.storage_watch import StorageWatch
+from migrator.stages.saying import say
 
 _CONFIRMATIONS = 64
 """How many attempts may wait for their confirmation: what a crash makes a run copy again at most."""
@@ -74,11 +75,7 @@ class Invocation:
 
     def say(self, kind: EventKind, severity: Severity, subject: str, message: str) -> None:
         """An event: into the ledger, onto the screen, and into the log."""
-        event = Event(at_s=self.world.clock.now_s(), kind=kind, severity=severity, subject=subject, message=message)
-        self.world.ledger.events.add(event, self.run_id)
-        self.world.progress.event(event)
-        level = {Severity.INFO: logging.INFO, Severity.WARNING: logging.WARNING, Severity.ERROR: logging.ERROR}
-        LOG.log(level[severity], "%s", message, extra={"event": kind.value, "subject": subject})
+        say(self.world, kind, severity, subject, message, run_id=self.run_id, log=LOG)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,13 +4,13 @@ from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from migrator.domain.hooks import HookFacts, HookSite, HookState, HookStep
+from migrator.domain.hooks import HookFacts, HookState, HookStep
 from migrator.domain.plan import Batch, Plan
 from migrator.domain.run import BatchSummary
 from migrator.domain.states import PassKind
 from migrator.ports.hooks import Hooks
 from migrator.ports.site import SiteRecord
-from migrator.stages.hooking import CutoverPlace, HookSkipped, HookWorld, StepHooks
+from migrator.stages.hooking import CutoverPlace, HookSkipped, StepHooks, hook_world
 from migrator.stages.run.context import Invocation
 from migrator.stages.run.hook_looks import Place
 
@@ -86,20 +86,13 @@ class Hooking:
     def _calls(self, hooks: Hooks) -> StepHooks:
         world = self.invocation.world
         return StepHooks(
-            world=HookWorld(
-                hooks=hooks,
-                records=world.ledger.hooks,
-                site=HookSite(
-                    site_id=self.site.site_id,
-                    name=self.site.name,
-                    file=hooks.site_file,
-                    source_root=world.source.root,
-                    target_root=world.target.root,
-                ),
+            world=hook_world(
+                world,
+                hooks,
+                self.site,
+                source_root=world.source.root,
+                target_root=world.target.root,
                 run_id=self.invocation.run_id,
-                clock=world.clock,
-                blocking=world.blocking,
-                tokens=world.tokens,
                 say=self.invocation.say,
             )
         )
