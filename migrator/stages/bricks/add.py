@@ -1,6 +1,5 @@
 """The entry of `brick add`."""
 
-import asyncio
 import posixpath
 from dataclasses import replace
 
@@ -18,7 +17,7 @@ from migrator.domain.addition import (
 from migrator.domain.addition_run import AdditionEnding, AdditionRequest, AdditionSummary
 from migrator.domain.addition_seen import Finished, Halt
 from migrator.domain.brick import VolumeState
-from migrator.domain.errors import ExitCode, MigratorError, UsageError
+from migrator.domain.errors import UsageError
 from migrator.domain.hooks import HookEvent, HookStage, HookStep
 from migrator.ports.site import SiteRecord
 from migrator.stages.bricks.add_context import ADD_STEPS, LOG, AdditionCall, AdditionWorld
@@ -26,6 +25,7 @@ from migrator.stages.bricks.add_machine import AdditionMachine
 from migrator.stages.bricks.add_seeing import AdditionLooker
 from migrator.stages.bricks.add_throttle import AdditionThrottle
 from migrator.stages.hooking import find_hooks
+from migrator.stages.recorded_run import recorded_run
 
 VERB = "brick-add"
 _LOCK = "drain"
@@ -122,12 +122,17 @@ async def _make(
     """The call in the ledger, with its lock, its directory and its heartbeat."""
     purpose = f"brick add {' '.join(request.bricks)}"
     with world.locks.hold(_LOCK, purpose), world.files.open(VERB, world.clock.now_s()) as directory:
-        additions, runs = world.ledger.additions, world.ledger.runs
-        run_id = runs.start(verb=VERB, pid=request.pid, at_s=world.clock.now_s(), directory=directory.path)
-        call = AdditionCall(world=world, request=request, site=site, run_id=run_id)
-        beating = asyncio.create_task(_beat(call, run_id))
-        exit_code = ExitCode.FAILED
-        try:
+        additions = world.ledger.additions
+        async with recorded_run(
+            world.ledger.runs,
+            world.clock,
+            verb=VERB,
+            pid=request.pid,
+            directory=directory.path,
+            log=LOG,
+            heartbeat_interval_s=request.heartbeat_interval_s,
+        ) as run:
+            call = AdditionCall(world=world, request=request, site=site, run_id=run.id)
             hooking = call.hooking()
             if hooking is not None:
                 await hooking.begin(ADD_STEPS)
@@ -143,22 +148,5 @@ async def _make(
                 anew=known is not None and _begins_anew(known, state, request),
             )
             summary = await AdditionMachine(call=call, looker=AdditionLooker(call=call)).bring(record)
-            exit_code = summary.exit_code
-        except asyncio.CancelledError:
-            exit_code = ExitCode.INTERRUPTED
-            raise
-        except MigratorError as error:
-            exit_code = error.exit_code
-            LOG.error("%s", error.message, extra={"hint": error.hint})
-            raise
-        finally:
-            beating.cancel()
-            runs.finish(run_id, world.clock.now_s(), exit_code.value)
+            run.exit_code = summary.exit_code
     return summary
-
-
-async def _beat(call: AdditionCall, run_id: int) -> None:
-    world = call.world
-    while True:
-        await world.clock.sleep(call.request.heartbeat_interval_s)
-        world.ledger.runs.heartbeat(run_id, world.clock.now_s())

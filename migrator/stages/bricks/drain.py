@@ -1,6 +1,5 @@
 """The entry of `brick drain`, `brick stop` and `brick status`."""
 
-import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -9,7 +8,7 @@ from migrator.domain.brick import VolumeState
 from migrator.domain.drain import ENDED_STATES, OUT_STATES, UNTOUCHED_STATES, DrainRecord, DrainState, DrainStep
 from migrator.domain.drain_run import DrainEnding, DrainRequest, DrainSummary
 from migrator.domain.drain_seen import Act, DrainSeen, Finished, Halt
-from migrator.domain.errors import ExitCode, MigratorError, Refused, UsageError
+from migrator.domain.errors import Refused, UsageError
 from migrator.domain.events import EventKind, Severity
 from migrator.ports.site import SiteRecord
 from migrator.stages.bricks.drain_acting import DrainActor
@@ -19,6 +18,7 @@ from migrator.stages.bricks.drain_hooking import DrainHooks, owes_hooks
 from migrator.stages.bricks.drain_machine import DrainMachine
 from migrator.stages.bricks.drain_seeing import DrainLooker
 from migrator.stages.bricks.drain_throttle import Throttle, left_changed
+from migrator.stages.recorded_run import recorded_run
 
 DRAIN_VERB, STOP_VERB = "brick-drain", "brick-stop"
 _LOCK = "drain"
@@ -217,28 +217,22 @@ async def _make(
     """The call in the ledger, with its lock, its directory and its heartbeat."""
     purpose = f"{verb.replace('-', ' ')} {' '.join(request.bricks)}"
     with world.locks.hold(_LOCK, purpose), world.files.open(verb, world.clock.now_s()) as directory:
-        runs = world.ledger.runs
-        run_id = runs.start(verb=verb, pid=request.pid, at_s=world.clock.now_s(), directory=directory.path)
-        call = DrainCall(world=world, request=request, site=site, run_id=run_id, directory=directory.path)
-        beating = asyncio.create_task(_beat(call, run_id))
-        exit_code = ExitCode.FAILED
-        try:
+        async with recorded_run(
+            world.ledger.runs,
+            world.clock,
+            verb=verb,
+            pid=request.pid,
+            directory=directory.path,
+            log=LOG,
+            heartbeat_interval_s=request.heartbeat_interval_s,
+        ) as run:
+            call = DrainCall(world=world, request=request, site=site, run_id=run.id, directory=directory.path)
             hooking = call.hooking()
             if hooking is not None:
                 await hooking.begin(DRAIN_STEPS)
             await _restore_left(call)
             summary = await _machine(call, back=back).bring(record_of())
-            exit_code = summary.exit_code
-        except asyncio.CancelledError:
-            exit_code = ExitCode.INTERRUPTED
-            raise
-        except MigratorError as error:
-            exit_code = error.exit_code
-            LOG.error("%s", error.message, extra={"hint": error.hint})
-            raise
-        finally:
-            beating.cancel()
-            runs.finish(run_id, world.clock.now_s(), exit_code.value)
+            run.exit_code = summary.exit_code
     return summary
 
 
@@ -254,10 +248,3 @@ async def _restore_left(call: DrainCall) -> None:
         words = await Throttle(call=call).restore(record)
         drains.finish(step_id, record.state, at_s=call.now_s(), message=words)
         call.say(EventKind.DRAIN_STEP, Severity.INFO, f"drain of {record.shown_bricks}", words)
-
-
-async def _beat(call: DrainCall, run_id: int) -> None:
-    world = call.world
-    while True:
-        await world.clock.sleep(call.request.heartbeat_interval_s)
-        world.ledger.runs.heartbeat(run_id, world.clock.now_s())
