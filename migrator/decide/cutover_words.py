@@ -74,7 +74,7 @@ def _compared(predicted_s: float | None, real_s: float) -> str:
     was = f"{format_duration(predicted_s)} were predicted"
     off_s = real_s - predicted_s
     if abs(off_s) <= _SAID_SHARE * predicted_s:
-        return f"{was}, which held"
+        return f"{was}, about what it took"
     return f"{was}, {format_duration(abs(off_s))} {'less' if off_s > 0 else 'more'} than it took"
 
 

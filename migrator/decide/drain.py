@@ -56,7 +56,9 @@ def next_step(record: DrainRecord, seen: DrainSeen, *, hand_over: bool = False) 
     """
     state = record.state
     if state is _S.STOPPED:
-        return restore(record, seen) or Finished(state=state, words=f"{record.shown_bricks} is as it was before")
+        return restore(record, seen) or Finished(
+            state=state, words=f"{record.shown_bricks} takes new files again; what was moved stays where it is"
+        )
     if state in OUT_STATES:
         return restore(record, seen) or out_of_the_volume(record, seen, hand_over=hand_over)
     if halt := cannot_tell(record, seen):

@@ -66,9 +66,14 @@ def why_not_frozen(writers: Writers, *, vouched: bool) -> tuple[str, ...]:
         shown = "; ".join(describe_open(one) for one in writing[:_SHOWN])
         more = f"; and {len(writing) - _SHOWN} more" if len(writing) > _SHOWN else ""
         reasons.append(f"something can still be written below the frozen trees: {shown}{more}")
-    if not vouched:
-        reasons.extend(f"whether somebody writes was not seen: {sentence}" for sentence in writers.unseen)
-    return tuple(reasons)
+    return (*reasons, *what_is_unseen(writers, vouched=vouched))
+
+
+def what_is_unseen(writers: Writers, *, vouched: bool) -> tuple[str, ...]:
+    """What no freeze would find out either, as sentences: it can be asked before anybody is frozen."""
+    if vouched:
+        return ()
+    return tuple(f"whether somebody writes was not seen: {sentence}" for sentence in writers.unseen)
 
 
 def can_write(found: OpenFile) -> bool:

@@ -67,9 +67,10 @@ class Beginning:
             if record is not None:
                 await call_owed(machine, record)
             return _on_source(tree, batch, record)
-        if problem := await RetainedSource(cutting=cutting).problem(record):
+        unseen = await self._unseen_back(record)
+        if problem := unseen or await RetainedSource(cutting=cutting).problem(record):
             cutting.say(EventKind.GUARD_REFUSED, Severity.ERROR, record, problem)
-            return _not_back(record, problem)
+            return _not_back(record, problem, _ASK_AGAIN if unseen else _BRING_OVER)
         cutting.say(EventKind.CUTOVER_STARTED, Severity.INFO, record, f"{tree.user} is moved back to the source")
         return await machine.bring(record)
 
@@ -91,14 +92,23 @@ class Beginning:
             predicted_freeze_s=predicted_s,
         )
 
+    async def _unseen_back(self, record: CutoverRecord) -> str:
+        """Why nobody would see who writes on the target, asked before a user who works there is frozen; else empty."""
+        if record.state not in SETTLED_STATES:
+            return ""
+        unseen = await self.guarding.looker.unseen(record, back=True)
+        return "who writes on the target cannot be asked" if unseen is None else "; ".join(unseen)
+
     async def preview_back(self, tree: UserTree, batch: int) -> TreeOutcome:
         """What would be done first to move a user back. Changes nothing."""
         record = self.guarding.sight.ledger.cutovers.latest(tree.path)
         if record is None or record.state in ENDED_STATES:
             return _on_source(tree, batch, record)
+        if problem := await self._unseen_back(record):
+            return _not_back(record, problem, _ASK_AGAIN)
         step = begin_rollback(record, await self.guarding.looker.see(record))
         if isinstance(step, Act):
-            words = f"{tree.user} would be moved back: it begins with {step.step.value}"
+            words = f"{tree.user} would be moved back: the first step is `{step.step.value}`"
             return TreeOutcome(
                 tree=tree, batch=batch, ending=Ending.PLANNED, cutover=cutover_facts(record), words=words
             )
@@ -119,15 +129,21 @@ def _there_already(record: CutoverRecord, words: str) -> TreeOutcome:
     )
 
 
-def _not_back(record: CutoverRecord, problem: str) -> TreeOutcome:
+_BRING_OVER = (
+    "look at these paths, and bring over to the target what is worth it; then give the same command with --overwrite-source, "
+    "which moves what stands in the way to the trash of the source"
+)
+_ASK_AGAIN = 'put that right, then run the same command again; or have a pre-freeze hook answer for it, with [cutover] freeze = "hook"'
+
+
+def _not_back(record: CutoverRecord, problem: str, hint: str) -> TreeOutcome:
     return TreeOutcome(
         tree=record.tree,
         batch=record.batch,
         ending=Ending.REFUSED,
         cutover=cutover_facts(record),
         words=f"{record.tree.user} stays on the target: {problem}",
-        hint="look at these paths, and bring over to the target what is worth it; then give the same command with "
-        "--overwrite-source, which moves what stands in the way to the trash of the source",
+        hint=hint,
         problems=(problem,),
     )
 

@@ -71,7 +71,7 @@ class Guarding:
             link=await self._link(tree),
             capacity=capacity,
             mounts=await self._mounts(),
-            freeze=await self._freeze(tree),
+            freeze=await self._freeze(record),
             lacking_archives=await self._lacking(tree),
         )
         if capacity == ():
@@ -184,15 +184,16 @@ class Guarding:
             *health_problems(health, health),
         )
 
-    async def _freeze(self, tree: UserTree) -> tuple[str, ...] | None:
+    async def _freeze(self, record: CutoverRecord) -> tuple[str, ...] | None:
         found = await self._hooks()
         try:
-            top = await self.sight.blocking(lambda: self.sight.world.freezer.read_top(tree.path))
+            top = await self.sight.blocking(lambda: self.sight.world.freezer.read_top(record.tree.path))
         except OSError:
             return None
-        if found is None:
+        unseen = await self.looker.unseen(record, back=False)
+        if found is None or unseen is None:
             return None
-        problems = (closed_already(top), missing_freeze_hook(self.sight.request.freeze, found.hooks))
+        problems = (closed_already(top), missing_freeze_hook(self.sight.request.freeze, found.hooks), *unseen)
         return tuple(one for one in problems if one is not None)
 
     async def _lacking(self, tree: UserTree) -> int | str | None:

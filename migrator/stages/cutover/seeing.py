@@ -5,13 +5,13 @@ from dataclasses import dataclass, replace
 
 from migrator.decide.cutover_tops import SOURCE_SEEN, opened_top, read_top, target_top
 from migrator.decide.cutover_ways import BACK, PLACES, Phase
-from migrator.decide.freezing import why_not_frozen
+from migrator.decide.freezing import what_is_unseen, why_not_frozen
 from migrator.decide.switching import link_problem, top_before
 from migrator.domain.cutover import CutoverRecord, CutoverState
 from migrator.domain.cutover_seen import BackupSeen, LinkSeen, PassSeen, ProofSeen, Seen, TopSeen
 from migrator.domain.entry import Entry
 from migrator.domain.errors import MigratorError
-from migrator.domain.freezing import FreezeWay, FrozenTop, TopState
+from migrator.domain.freezing import FreezeWay, FrozenTop, TopState, Writers
 from migrator.domain.paths import show
 from migrator.domain.site import TargetCapabilities
 from migrator.domain.states import PassKind, PassState
@@ -65,13 +65,27 @@ class Looker:
 
     async def writing(self, record: CutoverRecord, *, back: bool) -> tuple[str, ...] | None:
         """What speaks against nobody writing to the tree; None where that cannot be asked."""
+        found = await self._writers(record, back=back)
+        return None if found is None else why_not_frozen(found, vouched=self._vouched)
+
+    async def unseen(self, record: CutoverRecord, *, back: bool) -> tuple[str, ...] | None:
+        """What of that cannot be seen: who has something open before the freeze may close it, but this stays as it is. None where
+        it cannot be asked.
+        """
+        found = await self._writers(record, back=back)
+        return None if found is None else what_is_unseen(found, vouched=self._vouched)
+
+    async def _writers(self, record: CutoverRecord, *, back: bool) -> Writers | None:
         world = self.sight.world
         search = world.target_writers if back else world.source_writers
         try:
-            found = await search.find_writers([record.tree.path])
+            return await search.find_writers([record.tree.path])
         except (MigratorError, OSError):
             return None
-        return why_not_frozen(found, vouched=self.sight.request.freeze is FreezeWay.HOOK)
+
+    @property
+    def _vouched(self) -> bool:
+        return self.sight.request.freeze is FreezeWay.HOOK
 
     async def backup(self, record: CutoverRecord) -> BackupSeen:
         """Whether the backup is recorded that the site asks for: one of this tree, made after the last pass but the final."""

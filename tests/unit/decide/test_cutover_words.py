@@ -141,7 +141,7 @@ def test_every_state_has_words_of_its_own_where_it_matters() -> None:
         ),
         (
             in_state(S.THAWED, frozen_at_s=5.0, thawed_at_s=110.0),
-            "alice was frozen for 1 min 45 s; 1 min 40 s were predicted, which held.",
+            "alice was frozen for 1 min 45 s; 1 min 40 s were predicted, about what it took.",
         ),
         (
             in_state(S.REVERTED, frozen_at_s=5.0, thawed_at_s=65.0, predicted_freeze_s=None),

@@ -15,6 +15,7 @@ from migrator.decide.freezing import (
     judge_top,
     missing_freeze_hook,
     unopened_unseen,
+    what_is_unseen,
     why_not_frozen,
 )
 from migrator.domain.brick import VolumeState
@@ -154,6 +155,14 @@ def test_what_was_not_seen_stops_unless_the_hook_vouches() -> None:
     (reason,) = why_not_frozen(writers, vouched=False)
     assert "gl2 cannot be reached" in reason
     assert why_not_frozen(writers, vouched=True) == ()
+
+
+def test_before_the_freeze_only_what_cannot_be_seen_counts() -> None:
+    """Who has something open then may close it, or is logged out by a hook."""
+    writers = Writers(open_files=(FILE,), unseen=("gl2 cannot be reached",))
+    (reason,) = what_is_unseen(writers, vouched=False)
+    assert "gl2 cannot be reached" in reason
+    assert what_is_unseen(writers, vouched=True) == ()
 
 
 def test_the_list_of_writers_is_short_and_counted() -> None:
