@@ -9,7 +9,6 @@ from datetime import UTC, datetime
 from migrator.domain.entry import EntryType
 from migrator.domain.finding import Finding, failure, ok
 from migrator.domain.hooks import (
-    CALLED_STEPS,
     CONTRACT_VERSION,
     SKIP_EXIT_CODE,
     TEXT_FILE_VARIABLE,
@@ -211,9 +210,7 @@ def check_hooks(found: HooksFound, directory: bytes) -> list[Finding]:
     if not found.hooks:
         return [ok("hooks", f"none in {show(directory)}")]
     names = ", ".join(shown(hook) for stage in all_stages() for hook in in_order(found.hooks, stage))
-    later = sum(hook.stage.step not in CALLED_STEPS for hook in found.hooks)
-    note = f"; {later} of them for steps that this version does not have" if later else ""
-    return [ok("hooks", f"{several(len(found.hooks), 'hook')} in {show(directory)}: {names}{note}")]
+    return [ok("hooks", f"{several(len(found.hooks), 'hook')} in {show(directory)}: {names}")]
 
 
 def would_be_called(hooks: Collection[Hook], steps: tuple[HookStep, ...]) -> tuple[str, ...]:

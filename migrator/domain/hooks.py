@@ -50,9 +50,6 @@ class HookStep(StrEnum):
     REPORT = "report"
 
 
-CALLED_STEPS = frozenset(HookStep)
-"""Those that this version calls hooks around; for others they would be checked, and wait."""
-
 WITHOUT_PRE = frozenset({HookStep.FAIL})
 """What happens and is not begun: nobody can be asked before it."""
 
