@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
+from migrator.decide.drain import taken_back
 from migrator.domain.addition import AdditionRecord, AdditionState
 from migrator.domain.cutover import StepResult
 from migrator.domain.drain import UNTOUCHED_STATES, DrainRecord, DrainState, DrainStep
@@ -53,21 +54,28 @@ class AttemptFailure:
     certain: bool
 
 
-def drain_failure(record: DrainRecord, steps: Sequence[AttemptStep], ended: Ended | None) -> AttemptFailure | None:
+def drain_failure(
+    record: DrainRecord, steps: Sequence[AttemptStep], ended: Ended | None, *, back: bool = False
+) -> AttemptFailure | None:
     """What is to be told of a drain, given how a call ended (None: it begins, or ended by an exception). `steps` are all of the
-    attempt, oldest first. Where guards speak against a beginning, nothing has failed.
+    attempt, oldest first; `back`: it was to be taken back. Where guards speak against a beginning, nothing has failed, and neither
+    where somebody asks to take back what cannot be.
     """
     if record.state in UNTOUCHED_STATES:
         return None
+    if back and not taken_back(record.state):
+        ended = None
     return _failure(steps, record.failure if record.state is DrainState.FAILED else None, ended)
 
 
 def addition_failure(
-    record: AdditionRecord, steps: Sequence[AttemptStep], ended: Ended | None
+    record: AdditionRecord, steps: Sequence[AttemptStep], ended: Ended | None, *, back: bool = False
 ) -> AttemptFailure | None:
-    """The same of an addition."""
+    """The same of an addition. A disk that is to be exchanged by hand now is waited for, and has not failed."""
     if record.state in _ADDING_BEGINS:
         return None
+    if back and record.state is not AdditionState.TAKING_BACK:
+        ended = None
     return _failure(steps, record.failure if record.state is AdditionState.FAILED else None, ended)
 
 

@@ -128,7 +128,8 @@ class AdditionCall(BrickCall):
         hooking = self.hooking()
         if hooking is None:
             return
-        failure = addition_failure(record, self.world.ledger.additions.steps(record.id), ended)
+        steps, back = self.world.ledger.additions.steps(record.id), self.request.wish.take_back
+        failure = addition_failure(record, steps, ended, back=back)
         if failure is None:
             return
         facts = self.facts(record, state=HookState.FAILED, failed=HookStep.ADD, reason=failure.reason)

@@ -118,14 +118,14 @@ class DrainHooks:
             else:
                 await hooking.around(place, partial(look, record, name), facts=facts, after=after)
 
-    async def tell_failure(self, record: DrainRecord, ended: Ended | None) -> None:
+    async def tell_failure(self, record: DrainRecord, ended: Ended | None, *, back: bool) -> None:
         """Those that people are told by that they have to look, once for each failure; `ended` None: the call begins, or ended by
-        an exception. May be called again.
+        an exception. `back`: it is to take the drain back. May be called again.
         """
         hooking = self._hooking()
         if hooking is None:
             return
-        failure = drain_failure(record, self.call.world.ledger.drains.steps(record.id), ended)
+        failure = drain_failure(record, self.call.world.ledger.drains.steps(record.id), ended, back=back)
         if failure is None:
             return
         failed = HookStep.STOP if taken_back(record.state) else HookStep.DRAIN

@@ -56,7 +56,7 @@ class DrainMachine:
 
     async def bring(self, record: DrainRecord) -> DrainSummary:
         """From wherever it is. Raises Interrupted, LockHeld, HookSkipped, Refused."""
-        await self.hooks.tell_failure(record, None)
+        await self.hooks.tell_failure(record, None, back=self.back)
         if not self.back:
             await self.hooks.goes_on(record)
         try:
@@ -72,10 +72,7 @@ class DrainMachine:
 
     async def _tell_failure(self, record: DrainRecord, ended: DrainSummary | None) -> None:
         """At the end of the call: what it has put right itself is told to nobody."""
-        record = self.call.world.ledger.drains.read(record.id)
-        # A drain has not failed where somebody asks for what cannot be.
-        begun = not self.back or taken_back(record.state)
-        await self.hooks.tell_failure(record, ended if begun else None)
+        await self.hooks.tell_failure(self.call.world.ledger.drains.read(record.id), ended, back=self.back)
 
     async def _bring(self, record: DrainRecord) -> DrainSummary:
         failed: DrainStep | None = None

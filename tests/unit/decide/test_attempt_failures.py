@@ -50,6 +50,12 @@ def test_what_halts_under_way_is_known_by_its_last_step(ended: Call) -> None:
 def test_what_goes_well_or_has_not_begun_is_no_failure() -> None:
     assert drain_failure(record(S.COMMITTED, "of long ago"), STEPS, DONE) is None
     assert drain_failure(record(S.AUDITED), (), HALTED) is None
+    for state in (S.AUDITED, S.COMMITTED):
+        asked = drain_failure(record(state, "of long ago"), STEPS, HALTED, back=True)
+        assert asked is None or not asked.certain
+    stopping = drain_failure(record(S.STOPPING), STEPS, STUCK, back=True)
+    assert stopping is not None
+    assert stopping.certain
     for state in UNTOUCHED_STATES:
         assert drain_failure(record(state), STEPS, HALTED) is None
 
@@ -84,6 +90,10 @@ def test_an_addition_fails_by_the_same_rules_once_it_has_changed_something() -> 
         found = addition_failure(replace(adding, state=state), steps[:1], STUCK)
         untouched = state in (AdditionState.PLANNED, AdditionState.PREPARING, AdditionState.PREPARED)
         assert (found is None) is untouched, state
+    for state, certain in ((AdditionState.ADDED, False), (AdditionState.TAKING_BACK, True)):
+        back = addition_failure(replace(adding, state=state), steps[:1], HALTED, back=True)
+        assert back is not None
+        assert back.certain is certain
     assert addition_failure(replace(adding, state=AdditionState.SETTLED), steps, Call(ExitCode.ATTENTION)) is None
 
 
