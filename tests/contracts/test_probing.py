@@ -1,6 +1,7 @@
 """Probes: on a directory of a real file system, and in the ledger."""
 
 import os
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -130,6 +131,28 @@ def test_no_scan_lists_it_in_the_root_and_every_scan_elsewhere(root: Path) -> No
         assert listed(b"home") == [b"home/" + PROBE_NAME]
     finally:
         source.close()
+
+
+def test_other_threads_of_this_program_do_not_make_a_probe_slow(tmp_path: Path) -> None:
+    """Whoever computes gives way at once as long as a probe is at work, and not before and after it."""
+    usual_s = sys.getswitchinterval()
+    seen: list[float] = []
+    outer, inner = tmp_path / "outer", tmp_path / "inner"
+    for root in (outer, inner):
+        root.mkdir()
+        (root / os.fsdecode(SENTINEL_NAME)).touch()
+    also = DirectoryProber(os.fsencode(inner), time.monotonic)
+
+    def clock() -> float:
+        # Another side is probed meanwhile, and ends first.
+        also.probe(1)
+        seen.append(sys.getswitchinterval())
+        return 1.0
+
+    DirectoryProber(os.fsencode(outer), clock).probe(1)
+    assert seen
+    assert all(interval_s <= usual_s / 10 for interval_s in seen)
+    assert sys.getswitchinterval() == usual_s
 
 
 def test_probes_are_kept_as_they_were(ledger: SqliteLedger) -> None:

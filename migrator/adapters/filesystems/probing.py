@@ -3,6 +3,8 @@
 import errno
 import os
 import stat
+import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TypeVar
@@ -19,6 +21,36 @@ _MODE = 0o700
 _COMPLETE = b"complete"
 """The mark that all entries are there: they are made once."""
 
+_SWITCH_S = 0.0002
+
+
+class _Undisturbed:
+    """A block in which this interpreter lets a thread go on quickly when its system call has ended. Otherwise that waits for
+    5 ms while another thread computes, again and again where several do, and the file system would seem to be that slow (13 ms
+    in the median where 2 were right). It costs those threads a few percent. Blocks may overlap, in several threads.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._within = 0
+        self._usual_s = 0.0
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if not self._within:
+                self._usual_s = sys.getswitchinterval()
+                sys.setswitchinterval(_SWITCH_S)
+            self._within += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._within -= 1
+            if not self._within:
+                sys.setswitchinterval(self._usual_s)
+
+
+_undisturbed = _Undisturbed()
+
 
 class DirectoryProber:
     """The `Prober` port over a mounted directory. One call at a time.
@@ -34,7 +66,7 @@ class DirectoryProber:
     def probe(self, number: int) -> ProbeTimes:
         """As the port says."""
         name, entry = _file_name(number), _entry_name(number)
-        with self._open_root() as root_fd, self._made(root_fd) as fd:
+        with self._open_root() as root_fd, self._made(root_fd) as fd, _undisturbed:
             with suppress(FileNotFoundError):
                 os.unlink(name, dir_fd=fd)
             # What kernel and client still knew of it from an earlier round has expired by now.
