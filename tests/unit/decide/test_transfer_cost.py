@@ -39,7 +39,7 @@ def test_too_few_attempts_say_nothing() -> None:
 @pytest.mark.parametrize("of_a_file", [1.0, 1000.0, 1e9])
 def test_same_bytes_per_file_still_explain_the_time(of_a_file: float, off: float) -> None:
     # Nearly the same tells the two apart no better: it is noise that would decide.
-    attempts = [(n, n * of_a_file * (1 + off * (n % 3 - 1)), n * 0.5) for n in range(1, 10)]
+    attempts = [(float(n), n * of_a_file * (1 + off * (n % 3 - 1)), n * 0.5) for n in range(1, 10)]
     cost = fit_cost(sums(attempts), 4)
     assert cost is not None
     assert 3 * cost.s_per_file + 3 * of_a_file * cost.s_per_byte == pytest.approx(1.5, rel=0.01)
@@ -49,7 +49,8 @@ def test_same_bytes_per_file_still_explain_the_time(of_a_file: float, off: float
 def test_empty_files_cost_time_too_and_bytes_that_nobody_has_seen() -> None:
     cost = fit_cost(sums([(100.0, 0.0, 2.0)] * 5), 0)
     assert cost is not None
-    assert (cost.s_per_file, cost.streams) == (pytest.approx(0.02), 1)
+    assert cost.s_per_file == pytest.approx(0.02)
+    assert cost.streams == 1
     # Twenty times as slow as is assumed: so, it is taken, are bytes.
     assert cost.s_per_byte == pytest.approx(20 / ASSUMED_RATE_BYTES_PER_S)
     ranges = fit_cost(sums([(0.0, ASSUMED_RATE_BYTES_PER_S, 3.0)] * 5), 1)
