@@ -232,6 +232,17 @@ def room(total: int, targets: int | None = None) -> TargetRoom:
     return TargetRoom(total_bytes=total, storage_targets=targets)
 
 
+def test_a_dry_run_tells_of_a_brick_that_is_in_the_volume_what_is_left_to_do(
+    tmp_path: Path, ledger: SqliteLedger
+) -> None:
+    volume = Growing()
+    volume.world.add()
+    site = Site(tmp_path, ledger, lambda _: room(100), brick=ADDED, volume=volume)
+    told = site.add(AdditionSide.SOURCE, dry_run=True)
+    assert told.ending is AdditionEnding.PLANNED
+    assert told.words == f"{ADDED} is in the volume already: it would go on with the fix-layout, and what follows that"
+
+
 def test_the_target_is_waited_for_until_it_shows_the_new_capacity(tmp_path: Path, ledger: SqliteLedger) -> None:
     site = Site(tmp_path, ledger, lambda look: room(50 * GIB if look < 9 else 59 * GIB))
     assert site.add(dry_run=True).ending is AdditionEnding.PLANNED

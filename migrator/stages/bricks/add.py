@@ -98,6 +98,11 @@ async def _preview(call: AdditionCall, state: VolumeState, known: AdditionRecord
         return machine.halted(record, step)
     if isinstance(step, Finished):
         return machine.summary(record, AdditionEnding.DONE, step.words)
+    if step.seen_done and step.step is AdditionStep.ADD:
+        words = (
+            f"{record.shown_bricks} is in the volume already: it would go on with the fix-layout, and what follows that"
+        )
+        return machine.summary(record, AdditionEnding.PLANNED, words)
     words = f"it would begin with: {step.step.value}" + (f" ({step.reason})" if step.reason else "")
     if step.step is not AdditionStep.PREPARE or record.side is AdditionSide.TARGET:
         return machine.summary(record, AdditionEnding.PLANNED, words)
