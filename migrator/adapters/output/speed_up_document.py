@@ -96,7 +96,7 @@ def _chart(users: Sequence[UserSpeedUps], sums: Sequence[SpeedUpSum], every: int
     who = "the users" if len(users) == every else f"the {len(users)} users who were moved last, of {every}"
     return BarChart(
         title="How many times as fast the target is, by user",
-        summary=f"For {who}; all bars have one scale, and where the line is, source and target are alike. Medians over all users: {medians}.",
+        summary=f"For {who}; all bars have one scale. Medians over all users: {medians}.",
         groups=groups,
         common=True,
         marked=("as fast as the source", 1.0),

@@ -30,7 +30,7 @@ from migrator.adapters.output.wording import LINE_CHARACTERS, NONE
 
 _BAR_WIDTH = 30
 _BAR_LEAST_WIDTH = 8
-_BAR_LABEL_WIDTH = 10
+_BAR_LABEL_WIDTH, _BAR_LABEL_MOST = 10, 16
 _INDENT = 4
 
 _WIDE_LEAST = 24
@@ -83,12 +83,15 @@ def _block(block: Block) -> Iterator[RenderableType]:
 
 def _bars(block: BarChart) -> Iterator[RenderableType]:
     yield Text(block.title, style="bold")
+    highest = max((line.value for _, lines in block.groups for line in lines), default=0.0)
+    longest = max((cell_len(line.label) for _, lines in block.groups for line in lines), default=0)
+    width = min(max(longest, _BAR_LABEL_WIDTH), _BAR_LABEL_MOST)
     for label, lines in block.groups:
         yield Padding(Text(label, style="dim"), (0, 0, 0, 1))
-        top = max((line.value for line in lines), default=0.0)
+        top = highest if block.common else max((line.value for line in lines), default=0.0)
         for line in lines:
             share = line.value / top if top > 0 else 0.0
-            yield Padding(_FittedBar(Bar(label=line.label, share=share, text=line.text)), (0, 0, 0, 2))
+            yield Padding(_FittedBar(Bar(label=line.label, share=share, text=line.text), width), (0, 0, 0, 2))
     yield Text(block.summary, style="dim", overflow="fold")
 
 
@@ -103,14 +106,15 @@ def _table(block: Table) -> Iterator[RenderableType]:
 class _FittedBar:
     """A bar with its words on one line, for which the bar gets shorter on a narrow terminal."""
 
-    def __init__(self, bar: Bar) -> None:
+    def __init__(self, bar: Bar, label_width: int = _BAR_LABEL_WIDTH) -> None:
         self._bar = bar
+        self._label_width = label_width
 
     def __rich_console__(self, _: Console, options: ConsoleOptions) -> RenderResult:
-        left = options.max_width - _BAR_LABEL_WIDTH - cell_len(self._bar.text) - 2
+        left = options.max_width - self._label_width - cell_len(self._bar.text) - 2
         width = min(max(left, _BAR_LEAST_WIDTH), _BAR_WIDTH)
         grid = RichTable.grid(padding=(0, 1))
-        grid.add_column(width=_BAR_LABEL_WIDTH)
+        grid.add_column(width=self._label_width)
         grid.add_column(width=width)
         grid.add_column()
         bar = ProgressBar(total=1.0, completed=self._bar.share, width=width)
