@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
-from typing import Any
 
 import click
 
@@ -23,7 +22,7 @@ _USERS_ALONE = "--user excludes --user-batch and --all: give one of them"
 class Figure(click.FloatRange):
     """A number within a range; what is no number is none, though it has a name (`nan`)."""
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+    def convert(self, value: float, param: click.Parameter | None, ctx: click.Context | None) -> float:
         number = float(super().convert(value, param, ctx))
         if not math.isfinite(number):
             self.fail(f"{value} is no number", param, ctx)
