@@ -16,7 +16,7 @@ from migrator.cli.options import Figure
 from migrator.cli.present import present
 from migrator.decide.benchmark_comparison import SuiteComparison, compare
 from migrator.decide.benchmark_suites import suite
-from migrator.domain.benchmark import BenchmarkRecord, SuiteName
+from migrator.domain.benchmark import BenchmarkRecord, Place, SuiteName
 from migrator.domain.benchmark_run import (
     DEFAULT_RUNS,
     DEFAULT_SCALE,
@@ -115,7 +115,7 @@ def run_command(
         raise UsageError("on which file systems?", hint="give --on source --on target, or a directory of another one")
     request = BenchmarkRequest(
         suites=tuple(SuiteName(name) for name in suites),
-        places=tuple(place_of(wiring, word) for word in dict.fromkeys(words)),
+        places=_places(wiring, words),
         hosts=host_names(hosts),
         runs=runs,
         scale=scale,
@@ -206,7 +206,7 @@ def clean_command(invocation: Invocation, *, words: Sequence[str]) -> ExitCode:
     benchmark was at work that did not come to its end.
     """
     wiring = bootstrap.Wiring(open_site(invocation))
-    places = tuple(place_of(wiring, word) for word in dict.fromkeys(words or (SOURCE, TARGET)))
+    places = _places(wiring, words or (SOURCE, TARGET))
     with wiring.ledger() as ledger:
 
         async def work(shown: Progress) -> Cleaning:
@@ -217,6 +217,11 @@ def clean_command(invocation: Invocation, *, words: Sequence[str]) -> ExitCode:
             cleaning = run_to_end(work(shown), when_interrupted="the same command goes on where it was")
     present(invocation, cleaning, _cleaning_document)
     return cleaning.exit_code
+
+
+def _places(wiring: bootstrap.Wiring, words: Sequence[str]) -> tuple[Place, ...]:
+    """Each once, however often and by whatever words it is named."""
+    return tuple(dict.fromkeys(place_of(wiring, word) for word in words))
 
 
 def _chosen(records: BenchmarkRecords, numbers: Sequence[int], suites: Sequence[str]) -> list[BenchmarkResult]:
