@@ -6,8 +6,9 @@ from migrator.adapters.output.convergence_document import convergence_blocks
 from migrator.adapters.output.document import Block, figure, paragraph, paths, table, text
 from migrator.adapters.output.wording import NONE, percent, verified_words, when
 from migrator.domain.changes import ChangeKind
+from migrator.domain.cutover import SETTLED_STATES
 from migrator.domain.paths import show
-from migrator.domain.report import BatchFacts, PassFacts, TreeFacts, TreeState, percent_of
+from migrator.domain.report import BatchFacts, CutoverFacts, PassFacts, TreeFacts, TreeState, percent_of
 from migrator.domain.states import BatchState, ChunkState, PassKind, PassState
 from migrator.domain.units import format_count, format_duration, format_size, several
 from migrator.domain.verification import VerificationRecord
@@ -130,9 +131,14 @@ def _verdict(verification: VerificationRecord | None) -> str:
     return when(verification.finished_at_s) if verification.whole else "not whole"
 
 
-def tree_table(trees: Sequence[TreeFacts], batches: Sequence[BatchFacts], *, limit: int | None) -> Block:
-    """How far every user tree is, in the plan's order of weight."""
+def tree_table(
+    trees: Sequence[TreeFacts], batches: Sequence[BatchFacts], cutovers: Sequence[CutoverFacts], *, limit: int | None
+) -> Block:
+    """How far every user tree is, in the plan's order of weight. Of who works on the target that is said, and no longer how far
+    his copy was.
+    """
     by_number = {batch.number: batch for batch in batches}
+    moved = {one.tree.path for one in cutovers if one.state in SETTLED_STATES}
     columns = [
         figure("rank"),
         paths("user"),
@@ -151,7 +157,7 @@ def tree_table(trees: Sequence[TreeFacts], batches: Sequence[BatchFacts], *, lim
             tree.tree.user,
             show(tree.tree.path),
             str(tree.batch),
-            _tree_state(tree, by_number.get(tree.batch)),
+            "moved" if tree.tree.path in moved else _tree_state(tree, by_number.get(tree.batch)),
             format_size(tree.tally.total_bytes),
             format_size(tree.tally.left_bytes),
             percent(tree.tally.percent_bytes),

@@ -59,7 +59,7 @@ def _sections(report: ReportFacts, rows: int | None) -> Iterator[Section]:
     yield Section(title="Throughput", blocks=speed or (paragraph("Nothing has been copied yet."),))
     if status.batches:
         yield Section(title="Batches", blocks=tuple(batch_blocks(status.batches)))
-        users = (users_standing(status.trees), tree_table(status.trees, status.batches, limit=rows))
+        users = (users_standing(status.trees), tree_table(status.trees, status.batches, status.cutovers, limit=rows))
         yield Section(title="Users", blocks=users)
     if status.cutovers:
         every = cutover_blocks(status.cutovers, now_s=status.at_s, limit=rows)
