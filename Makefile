@@ -6,7 +6,7 @@ PYTHON_OF_VENV := .venv/bin/python
 .PHONY: help venv demo rehearsal test bench docs format clean
 
 help:
-	@echo "make demo    the main job from end to end on a rehearsal lab; prints the report"
+	@echo "make demo    the main job from end to end on a rehearsal lab; prints the report (DEMO=--keep leaves the lab up)"
 	@echo "make rehearsal  bricks drained, wiped and added on clusters of three layouts, while users write (REHEARSAL='--files N')"
 	@echo "make test    every check: ruff, mypy, import-linter, all tests"
 	@echo "make bench   the benchmarks, on labs of their own; writes docs/performance.md (options: BENCH='--keep')"
@@ -19,7 +19,7 @@ venv:
 	@tools/setup.sh
 
 demo: venv
-	$(PYTHON_OF_VENV) tools/demo.py
+	$(PYTHON_OF_VENV) tools/demo.py $(DEMO)
 
 rehearsal: venv
 	$(PYTHON_OF_VENV) -m tools.rehearsal $(REHEARSAL)

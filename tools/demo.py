@@ -43,7 +43,7 @@ def migrator(site: Path | None, *arguments: str, allowed: tuple[int, ...] = (0,)
     print(f"\n$ {shlex.join(['migrator', *command[1:]])}", flush=True)
     code = subprocess.run(command, check=False).returncode
     if code not in allowed:
-        sys.exit(f"demo: the command ended with {code}; with --keep the lab stays up for a look")
+        sys.exit(f"demo: the command ended with {code}; with `make demo DEMO=--keep` the lab stays up for a look")
     return code
 
 
