@@ -325,10 +325,15 @@ def reap_list_of(plan: Plan, lists: ReapLists | None) -> Path | None:
     return lists.checked(reap.reap_list, reap.digest or "")
 
 
+_SAID = {ChangeKind.ATTRIBUTES: "with other attributes", ChangeKind.UNSETTLED: "sent to be sure"}
+
+
 def change_words(changes: Changes) -> str:
     """What changed, by kind."""
     found = [(kind, changes.tally(kind)) for kind in ChangeKind]
-    return ", ".join(f"{format_count(tally.paths)} {kind.value}" for kind, tally in found if tally.paths)
+    return ", ".join(
+        f"{format_count(tally.paths)} {_SAID.get(kind, kind.value)}" for kind, tally in found if tally.paths
+    )
 
 
 def _room(need: Need, changes: Changes | None) -> Need:
