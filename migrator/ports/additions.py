@@ -100,3 +100,8 @@ class AdditionRecords(Protocol):
 
     def samples(self, addition_id: int) -> Sequence[DrainSample]:
         """In order of time, then of host."""
+
+    def telling_samples(self, addition_id: int, *, recent_s: float) -> Sequence[DrainSample]:
+        """Those of them that its standing is made of, with a pace of the last `recent_s`: they are few however long it has
+        lasted. In order of time, then of host.
+        """

@@ -61,5 +61,10 @@ class DrainRecords(Protocol):
     def samples(self, drain_id: int) -> Sequence[DrainSample]:
         """In order of time, then of host."""
 
+    def telling_samples(self, drain_id: int, *, recent_s: float) -> Sequence[DrainSample]:
+        """Those of them that its standing is made of, with a pace of the last `recent_s`: they are few however long it has
+        lasted. In order of time, then of host.
+        """
+
     def copying(self) -> DrainCopying:
         """What streams have brought while drains moved files, and otherwise, over all passes."""

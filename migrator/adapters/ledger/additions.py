@@ -11,7 +11,7 @@ from migrator.adapters.ledger import tables
 from migrator.adapters.ledger.attempt_steps import AttemptTables, encode_times, step_result
 from migrator.adapters.ledger.changed_options import decode_options, encode_options
 from migrator.adapters.ledger.database import Database
-from migrator.adapters.ledger.task_samples import keep_samples, read_samples
+from migrator.adapters.ledger.task_samples import keep_samples, read_samples, read_telling_samples
 from migrator.domain.addition import (
     ADDITION_TRANSITIONS,
     ENDED_STATES,
@@ -168,6 +168,11 @@ class SqliteAdditions:
         """In order of time, then of host."""
         with self._database.read() as connection:
             return read_samples(connection, _samples, "addition_id", addition_id)
+
+    def telling_samples(self, addition_id: int, *, recent_s: float) -> Sequence[DrainSample]:
+        """Those of them that its standing is made of, which are few however long it has lasted. In order of time, then of host."""
+        with self._database.read() as connection:
+            return read_telling_samples(connection, _samples, "addition_id", addition_id, recent_s=recent_s)
 
 
 def _of_volume(volume_id: str) -> Select[Any]:

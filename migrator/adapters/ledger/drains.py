@@ -11,7 +11,7 @@ from migrator.adapters.ledger.attempt_steps import AttemptTables, encode_times, 
 from migrator.adapters.ledger.changed_options import decode_options, encode_options
 from migrator.adapters.ledger.database import Database
 from migrator.adapters.ledger.drain_copying import read_copying
-from migrator.adapters.ledger.task_samples import keep_samples, read_samples
+from migrator.adapters.ledger.task_samples import keep_samples, read_samples, read_telling_samples
 from migrator.domain.drain import (
     DRAIN_TRANSITIONS,
     ENDED_STATES,
@@ -160,6 +160,11 @@ class SqliteDrains:
         """In order of time, then of host."""
         with self._database.read() as connection:
             return read_samples(connection, _samples, "drain_id", drain_id)
+
+    def telling_samples(self, drain_id: int, *, recent_s: float) -> Sequence[DrainSample]:
+        """Those of them that its standing is made of, which are few however long it has lasted. In order of time, then of host."""
+        with self._database.read() as connection:
+            return read_telling_samples(connection, _samples, "drain_id", drain_id, recent_s=recent_s)
 
     def copying(self) -> DrainCopying:
         """What streams have brought while drains moved files, and otherwise."""
