@@ -1,10 +1,10 @@
 """What weakens what benchmarks say, as sentences without their full stops. Pure."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from migrator.domain.benchmark import Suite, Unit
+from migrator.domain.benchmark import Program, Suite, Unit
 from migrator.domain.benchmark_run import BenchmarkResult
 from migrator.domain.paths import show
 
@@ -13,6 +13,8 @@ _SHORT_S = 0.1
 _APART_S = 0.1
 """Hosts that began so far apart did not begin together."""
 _NOT_SYNCED = frozenset({"fuse", "beegfs"})
+_UNCOMPRESSED = frozenset({"xfs", "ext2", "ext3", "ext4", "tmpfs"})
+_ZEROS = b"if=/dev/zero"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +38,7 @@ def cautions(group: Sequence[BenchmarkResult], planned: Suite, figures: Sequence
             "a larger --scale says more"
         )
     yield from _unsynced(group, planned, figures)
+    yield from _zeros(group, planned, figures)
     yield from _one_label_for_several(group)
     if len({result.record.hosts for result in group}) > 1:
         yield "the benchmarks ran on different hosts"
@@ -71,17 +74,38 @@ def _unsynced(group: Sequence[BenchmarkResult], planned: Suite, figures: Sequenc
     measured = {one.step for one in figures}
     if not any(step.synced and step.name in measured for step in planned.steps):
         return
-    named = {
-        f"{place.label} ({place.filesystem})"
-        for result in group
-        for place in result.record.places
-        if place.filesystem in _NOT_SYNCED or place.filesystem.startswith("fuse.")
-    }
+    named = _named(group, lambda kind: kind in _NOT_SYNCED or kind.startswith("fuse."))
     if named:
         yield (
-            f"of {', '.join(sorted(named))} no client can sync everything on the servers: what was unpacked there had left "
+            f"of {named} no client can sync everything on the servers: what was unpacked there had left "
             "this host when the time ended, and some of it may have been in their memory"
         )
+
+
+def _zeros(group: Sequence[BenchmarkResult], planned: Suite, figures: Sequence[SideFigure]) -> Iterator[str]:
+    """What published tests write with dd is zeros."""
+    measured = {one.step for one in figures}
+    of_zeros = any(
+        step.name in measured and isinstance(lane, Program) and _ZEROS in lane.argv
+        for step in planned.steps
+        for lane in step.lanes
+    )
+    if of_zeros and (named := _named(group, lambda kind: kind not in _UNCOMPRESSED)):
+        yield f"dd writes zeros: where the disks behind {named} compress, its figures say nothing of others' data"
+
+
+def _named(group: Sequence[BenchmarkResult], chosen: Callable[[str], bool]) -> str:
+    """The places whose kind of file system is known and chosen."""
+    return ", ".join(
+        sorted(
+            {
+                f"{place.label} ({place.filesystem})"
+                for result in group
+                for place in result.record.places
+                if place.filesystem and chosen(place.filesystem)
+            }
+        )
+    )
 
 
 def _one_label_for_several(group: Sequence[BenchmarkResult]) -> Iterator[str]:

@@ -170,6 +170,16 @@ def test_where_a_sync_does_not_reach_the_servers_that_is_told(kind: str, reaches
     assert any("servers" in one for one in comparison.cautions) is not reaches
 
 
+@pytest.mark.parametrize(("kind", "step", "told"), [("beegfs", "one-write", True), ("xfs", "one-write", False)])
+def test_zeros_are_a_caution_where_disks_may_compress(kind: str, step: str, told: bool) -> None:
+    place = replace(A, filesystem=kind)
+    rate = [replace(one, unit=Unit.BYTES_PER_S, value=1000.0) for one in measured(place, [10.0], step=step)]
+    (comparison,) = compare([result(rate, record=replace(RECORD, suite=SuiteName.STREAMING, places=(place,)))])
+    assert any("zeros" in one and "source (beegfs)" in one for one in comparison.cautions) is told
+    (comparison,) = compare([result(measured(place, [10.0]), record=replace(RECORD, places=(place,)))])
+    assert not any("zeros" in one for one in comparison.cautions)
+
+
 def test_one_label_for_two_file_systems_is_a_caution() -> None:
     before = result(measured(A, [10.0]), record=replace(RECORD, places=(replace(A, filesystem="fuse.glusterfs"),)))
     after = result(measured(A, [5.0]), record=replace(RECORD, id=7, places=(replace(A, filesystem="xfs"),)))
