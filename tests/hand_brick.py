@@ -155,5 +155,3 @@ def _opened(name: bytes, above: int | None) -> Iterator[int]:
         yield fd
     finally:
         os.close(fd)
-
-

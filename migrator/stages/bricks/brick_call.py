@@ -2,21 +2,17 @@
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from typing import Protocol
 
 from migrator.domain.events import EventKind, Severity
-from migrator.ports.blocking import Blocking
-from migrator.ports.clock import Clock
 from migrator.ports.hooks import Hooks
 from migrator.ports.ledger import Ledger
-from migrator.ports.progress import Progress
 from migrator.ports.site import SiteRecord
-from migrator.stages.hooking import StepHooks, hook_world
-from migrator.stages.saying import say
+from migrator.stages.hooking import HookPorts, StepHooks, hook_world
+from migrator.stages.saying import EventWorld, say
 
 
-class CallWorld(Protocol):
+class CallWorld(EventWorld, HookPorts, Protocol):
     """The ports that it takes."""
 
     @property
@@ -25,14 +21,6 @@ class CallWorld(Protocol):
     def hooks(self) -> Hooks | None: ...
     @property
     def ledger(self) -> Ledger: ...
-    @property
-    def progress(self) -> Progress: ...
-    @property
-    def clock(self) -> Clock: ...
-    @property
-    def blocking(self) -> Blocking: ...
-    @property
-    def tokens(self) -> Callable[[], str]: ...
 
 
 class BrickCall(ABC):

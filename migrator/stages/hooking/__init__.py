@@ -3,10 +3,11 @@
 from migrator.stages.hooking.cutovers import CutoverPlace
 from migrator.stages.hooking.looks import called_hooks, find_hooks, refuse_hooks
 from migrator.stages.hooking.steps import StepHooks
-from migrator.stages.hooking.world import HookedStep, HookRefused, HookSkipped, HookWorld, hook_world
+from migrator.stages.hooking.world import HookedStep, HookPorts, HookRefused, HookSkipped, HookWorld, hook_world
 
 __all__ = [
     "CutoverPlace",
+    "HookPorts",
     "HookRefused",
     "HookSkipped",
     "HookWorld",
