@@ -13,6 +13,8 @@ from migrator.domain.units import format_count, format_duration, several
 from migrator.domain.verification import DifferenceKind, VerificationRecord
 
 _GOES_ON = (ExitCode.DONE, ExitCode.ATTENTION)
+_UNDONE_BY = {"brick-drain": "brick-stop", "cutover": "rollback", "rollback": "cutover"}
+"""What somebody has taken back since is not to be given again."""
 _MAY_PASS = (DifferenceKind.CHANGED, DifferenceKind.UNREADABLE, DifferenceKind.UNPROVEN)
 
 
@@ -148,6 +150,9 @@ def _runs(runs: Sequence[RunFacts]) -> Iterator[Blocker]:
     for run in runs:
         newest.setdefault(run.verb, run)
     for run in newest.values():
+        undone = newest.get(_UNDONE_BY.get(run.verb, ""))
+        if undone is not None and undone.started_at_s > run.started_at_s and undone.exit_code in _GOES_ON:
+            continue
         verb = run.verb.split()[0] if run.verb.split() else run.verb
         if run.life is RunLife.KILLED:
             yield Blocker(

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from migrator.domain.brick import SourceHealth, VolumeState
 from migrator.domain.site import Capacity, MountIdentity
-from migrator.domain.units import format_count, format_size
+from migrator.domain.units import format_count, format_size, several
 
 _LOCAL_FILESYSTEMS = ("ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "f2fs", "tmpfs", "overlay")
 
@@ -93,9 +93,9 @@ def capacity_problems(
         problems.append("the target is mounted read-only")
     usable_bytes = max(capacity.free_bytes - reserve_bytes, 0)
     if need_bytes > usable_bytes:
-        kept = f", {format_size(reserve_bytes)} of them kept in reserve" if reserve_bytes else ""
+        kept = f", and {format_size(reserve_bytes)} have to stay free" if reserve_bytes else ""
         problems.append(
-            f"the target lacks {format_size(need_bytes - usable_bytes)}: {format_size(need_bytes)} are needed, "
+            f"the target lacks {format_size(need_bytes + reserve_bytes - capacity.free_bytes)}: {format_size(need_bytes)} are needed, "
             f"{format_size(capacity.free_bytes)} are free{kept}"
         )
     free_inodes = capacity.free_inodes if capacity.free_inodes is not None else inodes_free_override
@@ -105,7 +105,7 @@ def capacity_problems(
         )
     elif need_inodes > free_inodes:
         problems.append(
-            f"the target lacks {format_count(need_inodes - free_inodes)} inodes: {format_count(need_inodes)} are "
+            f"the target lacks {several(need_inodes - free_inodes, 'inode')}: {format_count(need_inodes)} are "
             f"needed, {format_count(free_inodes)} are free"
         )
     return tuple(problems)

@@ -453,6 +453,14 @@ class TestBlockers:
             directory="runs/1",
         )
 
+    @pytest.mark.parametrize(("verb", "undoing"), [("brick-drain", "brick-stop"), ("cutover", "rollback")])
+    def test_what_was_taken_back_since_is_not_to_be_given_again(self, verb: str, undoing: str) -> None:
+        failed = self.run(1, RunLife.ENDED, int(ExitCode.INTERRUPTED), verb)
+        undone = replace(self.run(2, RunLife.ENDED, 0, undoing), started_at_s=5.0)
+        assert self.on(runs=[undone, failed]) == []
+        assert len(self.on(runs=[replace(undone, exit_code=4), failed])) == 2
+        assert len(self.on(runs=[replace(failed, started_at_s=9.0), undone])) == 1
+
     def test_runs_by_the_newest_of_each_verb(self) -> None:
         assert self.on(runs=[self.run(2, RunLife.ENDED, 0), self.run(1, RunLife.ENDED, 1)]) == []
         assert self.on(runs=[self.run(2, RunLife.ENDED, 3), self.run(1, RunLife.AT_WORK, None, "scan")]) == []

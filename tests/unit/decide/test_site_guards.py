@@ -167,9 +167,14 @@ ROOM = Capacity(total_bytes=100 * GIB, free_bytes=10 * GIB, total_inodes=1000, f
         (9 * GIB, 100, GIB, ()),
         (9 * GIB + 1, 100, GIB, ("the target lacks 1 B",)),
         (11 * GIB, 0, 0, ("the target lacks 1.0 GiB",)),
-        (0, 101, 0, ("the target lacks 1 inodes",)),
-        (11 * GIB, 101, 0, ("the target lacks 1.0 GiB", "the target lacks 1 inodes")),
-        (1, 0, 20 * GIB, ("the target lacks 1 B",)),
+        (0, 101, 0, ("the target lacks 1 inode:",)),
+        (11 * GIB, 101, 0, ("the target lacks 1.0 GiB", "the target lacks 1 inode:")),
+        (
+            1,
+            0,
+            20 * GIB,
+            ("the target lacks 10.0 GiB: 1 B are needed, 10.0 GiB are free, and 20.0 GiB have to stay free",),
+        ),
     ],
 )
 def test_room(need_bytes: int, need_inodes: int, reserve_bytes: int, said: tuple[str, ...]) -> None:
@@ -185,12 +190,12 @@ def test_unknown_inodes_trip_unless_they_are_given() -> None:
     assert "unknown, not full" in problem
     assert capacity_problems(unknown, 0, 50, inodes_free_override=50) == ()
     (problem,) = capacity_problems(unknown, 0, 51, inodes_free_override=50)
-    assert "lacks 1 inodes" in problem
+    assert "lacks 1 inode:" in problem
 
 
 def test_a_given_number_does_not_outweigh_what_the_file_system_says() -> None:
     (problem,) = capacity_problems(ROOM, 0, 101, inodes_free_override=10**9)
-    assert "lacks 1 inodes" in problem
+    assert "lacks 1 inode:" in problem
 
 
 def test_a_read_only_target_and_an_unknown_one_trip() -> None:
