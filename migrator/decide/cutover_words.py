@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import assert_never
 
+from migrator.decide.metric_moves import frozen_since_s
 from migrator.domain.cutover import (
     ENDED_STATES,
     ROLLBACK_STATES,
@@ -128,6 +129,7 @@ def cutover_facts(record: CutoverRecord) -> CutoverFacts:
         freeze_s=record.freeze_s,
         failure=record.failure,
         purge=record.notes.purge,
+        frozen_since_s=frozen_since_s(record),
     )
 
 

@@ -138,7 +138,8 @@ class BatchFacts:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CutoverFacts:
     """The newest attempt to cut one user tree over, by whatever plan. `since_s` is when it came to its state, `freeze_s` how long the user was
-    frozen (None before he was thawed), `failure` the reason of the last failure. `purge` is what the purge of the source was
+    frozen (None before he was thawed), `frozen_since_s` since when he cannot work now, on the way there or back (None where he can),
+    `failure` the reason of the last failure. `purge` is what the purge of the source was
     to free when it began, and has freed in the state `purged`.
     """
 
@@ -154,6 +155,7 @@ class CutoverFacts:
     freeze_s: float | None
     failure: str
     purge: PurgeSum | None = None
+    frozen_since_s: float | None = None
 
 
 class RunLife(StrEnum):

@@ -154,6 +154,9 @@ def test_metrics_are_those_of_the_status(look: Look) -> None:
         assert values(look, "verified_bytes") == {(): float(status.verified.done_bytes)}
         assert values(look, "verified_content_bytes") == {(): float(status.verified_content_bytes)}
     assert sum(values(look, "cutovers").values()) == len(status.cutovers)
+    frozen = [one.frozen_since_s for one in status.cutovers if one.frozen_since_s is not None]
+    assert values(look, "frozen_users") == {(): len(frozen)}
+    assert values(look, "freeze_oldest_start_timestamp_seconds").get(()) == min(frozen, default=None)
     assert sum(values(look, "attention_files").values()) == status.attention_total
     assert sum(values(look, "vanished_files").values()) == status.vanished_total
     assert values(look, "blocked_subjects") == {(): len(status.blocked)}

@@ -52,8 +52,8 @@ def _row(one: CutoverFacts, now_s: float) -> tuple[str, ...]:
 
 
 def _freeze(one: CutoverFacts, now_s: float) -> str:
-    if one.freeze_s is not None:
-        return format_duration(one.freeze_s)
-    if one.frozen_at_s is None:
-        return NONE
-    return f"{format_duration(max(now_s - one.frozen_at_s, 0.0))} so far"
+    so_far = "" if one.frozen_since_s is None else f"{format_duration(max(now_s - one.frozen_since_s, 0.0))} so far"
+    if one.freeze_s is None:
+        return so_far or NONE
+    # He goes back.
+    return f"{format_duration(one.freeze_s)}, now {so_far}" if so_far else format_duration(one.freeze_s)

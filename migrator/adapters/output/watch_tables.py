@@ -228,8 +228,8 @@ def users_part(status: StatusFacts, width: int) -> Part:
 
 
 def _cutover_row(one: CutoverFacts, now_s: float) -> tuple[Span, ...]:
-    frozen = one.frozen_at_s is not None and one.thawed_at_s is None
-    since = f"frozen for {format_duration(max(now_s - (one.frozen_at_s or now_s), 0.0))}" if frozen else ""
+    begun_s = one.frozen_since_s
+    since = "" if begun_s is None else f"frozen for {format_duration(max(now_s - begun_s, 0.0))}"
     style = "bold yellow"
     return (Span(one.tree.user, style), Span(show(one.tree.path)), Span(one.state.value, style), Span(since), Span(""))
 

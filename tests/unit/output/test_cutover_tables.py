@@ -38,11 +38,24 @@ def test_one_that_was_given_up() -> None:
 
 
 def test_a_freeze_that_goes_on_and_one_that_has_not_begun() -> None:
-    frozen = replace(FACTS, state=CutoverState.VERIFYING, thawed_at_s=None, freeze_s=None, failure="")
+    frozen = replace(
+        FACTS,
+        state=CutoverState.VERIFYING,
+        thawed_at_s=None,
+        freeze_s=None,
+        failure="",
+        frozen_since_s=FACTS.frozen_at_s,
+    )
     waiting = replace(FACTS, state=CutoverState.PLANNED, frozen_at_s=None, freeze_s=None, predicted_freeze_s=None)
     first, second = rows(waiting, frozen)
     assert (first[3], first[6], first[8]) == ("frozen: verifying", "1 min 30 s so far", NONE)
     assert (second[3], second[5], second[6]) == ("planned", NONE, NONE)
+
+
+def test_whoever_goes_back_is_frozen_again() -> None:
+    back = replace(FACTS, state=CutoverState.CARRYING_BACK, frozen_since_s=FACTS.since_s)
+    (row,) = rows(back)
+    assert (row[3], row[6]) == ("rollback: carrying back", "1 min, now 30 s so far")
 
 
 def test_says_how_many_users_are_where() -> None:
