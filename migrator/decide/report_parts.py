@@ -15,6 +15,9 @@ from migrator.domain.report_parts import BrickOutlook, ReapedFacts, ServerOutloo
 from migrator.domain.retirement import RetirementRecord, RetirementState
 from migrator.domain.units import DAY_S
 
+_SCHEDULED = "by the schedule of the plan; bytes are the most that its drain has to move"
+_LATE = "late: by the schedule of the plan it would be free by now; a new plan says when it can be"
+
 
 def brick_outlooks(
     drains: Sequence[DrainStanding],
@@ -27,7 +30,7 @@ def brick_outlooks(
     the volume is retired no brick is in it any more.
     """
     found = {outlook.brick: outlook for drain in drains for outlook in _of_drain(drain, now_s)}
-    for outlook in _of_schedule(plan):
+    for outlook in _of_schedule(plan, now_s):
         known = found.get(outlook.brick)
         if known is None or known.state == DrainState.STOPPED:
             found[outlook.brick] = outlook
@@ -67,19 +70,20 @@ def _of_drain(drain: DrainStanding, now_s: float) -> Iterator[BrickOutlook]:
         )
 
 
-def _of_schedule(plan: Plan | None) -> Iterator[BrickOutlook]:
+def _of_schedule(plan: Plan | None, now_s: float) -> Iterator[BrickOutlook]:
     if plan is None or plan.schedule is None or not plan.schedule.orders:
         return
     for step in plan.schedule.orders[0].outcome.subvolumes:
         for brick in step.bricks:
-            day = step.cleared_day
+            free_at_s = None if step.cleared_day is None else plan.created_at_s + step.cleared_day * DAY_S
+            late = free_at_s is not None and free_at_s < now_s
             yield BrickOutlook(
                 brick=brick,
                 state="in the volume",
                 left_files=None,
                 left_bytes=step.moved_bytes,
-                free_at_s=None if day is None else plan.created_at_s + day * DAY_S,
-                basis="by the schedule of the plan; bytes are the most that its drain has to move",
+                free_at_s=None if late else free_at_s,
+                basis=_LATE if late else _SCHEDULED,
             )
 
 

@@ -110,6 +110,12 @@ class TestBricks:
         assert (found["a:/1"].left_bytes, found["a:/1"].left_files, found["a:/1"].free_at_s) == (70, 6, 69.0)
         assert (found["c:/1"].state, found["c:/1"].free_at_s) == ("in the volume", 1000.0 + 2 * DAY_S)
 
+    def test_a_date_that_has_gone_by_is_none(self) -> None:
+        found = brick_outlooks((), scheduled(), now_s=1000.0 + 2 * DAY_S + 1)
+        assert {(one.state, one.free_at_s) for one in found} == {("in the volume", None)}
+        assert all(one.basis.startswith("late: ") for one in found)
+        assert {one.free_at_s for one in server_outlooks(found, scheduled())} == {None}
+
     def test_what_is_out_is_free_since_then(self) -> None:
         found = brick_outlooks((drain(DrainState.COMMITTED),), None, now_s=9.0)
         assert [(one.brick, one.left_bytes, one.free_at_s) for one in found] == [("a:/1", 0, 500.0), ("b:/1", 0, 500.0)]
