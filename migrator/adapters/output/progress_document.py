@@ -108,6 +108,11 @@ def with_streams(point: ThroughputPoint) -> str:
 
 
 def _bar(label: str, tally: Tally, done: str) -> Bar:
+    if not tally.total_bytes and tally.total_files:
+        # Empty files are files too.
+        share = tally.done_files / tally.total_files
+        counts = f"{format_count(tally.done_files)} of {format_count(tally.total_files)}"
+        return Bar(label=label, share=share, text=f"{percent(tally.percent_files)} of the files {done}, {counts}")
     share = tally.done_bytes / tally.total_bytes if tally.total_bytes else 0.0
     return Bar(
         label=label,

@@ -11,7 +11,7 @@ from migrator.adapters.output.watch_layout import Line, Part, Rank, Span, cells_
 from migrator.adapters.output.wording import percent, when
 from migrator.decide.progress_facts import left_to_people
 from migrator.domain.events import Event, Severity
-from migrator.domain.report import RunFacts, RunLife, StatusFacts, Tally
+from migrator.domain.report import RunFacts, RunLife, StatusFacts, Tally, percent_of
 from migrator.domain.states import PassKind
 from migrator.domain.units import DAY_S, format_count, format_duration, format_rate, format_size, several
 from migrator.domain.watch import WatchFacts
@@ -73,8 +73,10 @@ def progress_parts(facts: WatchFacts, width: int) -> Iterator[Part]:
 
 
 def _bar(tally: Tally, width: int, style: str, under_way_bytes: int = 0) -> Line:
+    # Where there are empty files alone, they are the share.
+    done, total = (tally.done_bytes, tally.total_bytes) if tally.total_bytes else (tally.done_files, tally.total_files)
     words: Line = (
-        Span(f" {percent(tally.percent_bytes)}", "bold"),
+        Span(f" {percent(percent_of(done, total))}", "bold"),
         Span(f"  {format_size(tally.done_bytes)} of {format_size(tally.total_bytes)}"),
         Span(f", {format_count(tally.done_files)} of {several(tally.total_files, 'file')}"),
     )
@@ -83,8 +85,7 @@ def _bar(tally: Tally, width: int, style: str, under_way_bytes: int = 0) -> Line
     if width - cells_of(words) - under_way.cells >= _BAR_CELLS[0]:
         words = (*words, under_way)
     cells = min(max(width - cells_of(words), _BAR_CELLS[0]), _BAR_CELLS[1])
-    share = tally.done_bytes / tally.total_bytes if tally.total_bytes else 0.0
-    full = int(min(share, 1.0) * cells)
+    full = int(min(done / total if total else 0.0, 1.0) * cells)
     return (Span("█" * full, style), Span("░" * (cells - full), "dim"), *words)
 
 

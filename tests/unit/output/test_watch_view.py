@@ -7,9 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from migrator.adapters.output.document import Bar
+from migrator.adapters.output.progress_document import progress_section
 from migrator.adapters.output.watch_layout import cells_of, text_of
 from migrator.adapters.output.watch_view import watch_lines
-from migrator.domain.report import Blocker, RunLife, StatusFacts
+from migrator.domain.cutover import CutoverState
+from migrator.domain.report import Blocker, RunLife, StatusFacts, Tally
 from migrator.domain.states import BatchState, PassKind, PassState
 from migrator.domain.watch import WatchFacts
 from tests.unit.output.facts import AT_S
@@ -133,6 +136,24 @@ def test_a_run_that_gives_no_sign_of_life_is_told_in_red() -> None:
     line = watch_lines(changed(facts, runs=(run,)), width=80, height=24)[1]
     assert "no sign of life for 3 min 20 s" in text_of(line)
     assert any("red" in span.style for span in line)
+
+
+def test_of_empty_files_alone_the_share_is_that_of_files_everywhere() -> None:
+    facts = watched()
+    tally = Tally(total_files=4, done_files=3, total_users=1)
+    seen = changed(replace(facts, streams=()), overall=tally)
+    (line,) = [line for line in drawn(seen, 80, 24).splitlines() if line.startswith("copied")]
+    assert "75.0 %  0 B of 0 B, 3 of 4 files" in line
+    assert line.count("█") == pytest.approx(3 * line.count("░"), abs=3)
+    (bar,) = [one for one in progress_section(seen.status).blocks if isinstance(one, Bar) and one.label == "copied"]
+    assert (bar.share, bar.text) == (0.75, "75.0 % of the files copied, 3 of 4")
+
+
+def test_whoever_goes_back_stands_first_with_how_long_he_cannot_work() -> None:
+    facts = watched()
+    back = replace(facts.status.cutovers[0], state=CutoverState.CARRYING_BACK, frozen_since_s=facts.status.at_s - 90.0)
+    lines = drawn(changed(facts, cutovers=(back,)), 80, 40).splitlines()
+    assert any("carrying-back" in line and "frozen for 1 min 30 s" in line for line in lines)
 
 
 def test_the_streams_of_a_killed_run_are_what_it_left() -> None:
