@@ -94,6 +94,9 @@ def _reasons(
     if now_s < earlier.at_s:
         yield "by the clock of this machine that report is of a later time: what came since then cannot be told"
         return
+    if plan == earlier.plan and more <= 0 and 0 < earlier.total_bytes <= earlier.done_bytes:
+        yield "everything that is planned had been copied by then; what passes brought since is what users changed"
+        return
     span = format_duration(now_s - earlier.at_s)
     if plan != earlier.plan:
         yield f"the plan is another one: {plan or 'none'} instead of {earlier.plan or 'none'}, so amounts are not comparable"

@@ -108,13 +108,17 @@ def since_blocks(since: SinceReport, forecast: CopyForecast | None) -> Iterator[
             ),
             (
                 "range",
-                f"{_when(earlier.earliest_at_s)} to {_when(earlier.latest_at_s)}",
+                _range(earlier.earliest_at_s, earlier.latest_at_s),
                 NONE if forecast is None else f"{when(forecast.earliest_at_s)} to {when(forecast.latest_at_s)}",
             ),
         ],
     )
     for reason in since.reasons:
         yield paragraph(f"{reason[:1].upper()}{reason[1:]}.")
+
+
+def _range(from_s: float | None, to_s: float | None) -> str:
+    return NONE if from_s is None and to_s is None else f"{_when(from_s)} to {_when(to_s)}"
 
 
 def _when(at_s: float | None) -> str:

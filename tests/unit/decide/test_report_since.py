@@ -131,6 +131,15 @@ class TestReasons:
             found.reasons[0] == "in the 7 d since then 140.0 GiB were copied, 50 % of the 280.0 GiB that were expected"
         )
 
+    def test_what_came_after_everything_was_copied_is_no_progress_and_no_delay(self) -> None:
+        over = replace(earlier(likely_s=None), done_bytes=1000 * GIB, done_files=100)
+        found = compared(
+            over, done_gib=1000, was=work(7, busy=0.9, gib_per_day=1), since=work(7, busy=0.1, gib_per_day=9)
+        )
+        assert found.reasons == (
+            "everything that is planned had been copied by then; what passes brought since is what users changed",
+        )
+
     def test_all_is_well(self) -> None:
         assert len(compared(earlier()).reasons) == 1
 
