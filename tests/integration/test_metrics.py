@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
@@ -111,6 +112,20 @@ def test_prometheus_takes_them_whatever_things_are_called(site_file: Path) -> No
     assert bricks == {'gl1:/b"\\{}\n\u202e\\udcff', "gl2:/b,gl3:/b"}
     for name in HOSTILE:
         assert name not in done.stdout
+
+
+def test_what_a_host_had_moved_before_its_reboot_counts(site_file: Path) -> None:
+    weeks = Weeks(users=8, chunks=80, names=HOSTILE)
+    with open_ledger(site_file.with_name("state") / "ledger.db") as ledger:
+        first = next(one for one in ledger.drains.all() if one.bricks == (BRICK,))
+        at_work = replace(counted(weeks.now_s - 50, "t2", "gl2", 40, 4000), runtime_s=9000.0)
+        rebooted = replace(counted(weeks.now_s - 40, "t2", "gl2", 3, 300), runtime_s=10.0)
+        ledger.drains.add_samples(first.id, [at_work, rebooted])
+    found = read(site_file, weeks.now_s)
+    assert values(found, "gluster_moved_files_total") == {("drain", "gl1"): 32.0, ("drain", "gl2"): 48.0}
+    assert values(found, "gluster_moved_bytes_total")["drain", "gl2"] == 4800.0
+    moved = sum(values(found, "gluster_moved_files_total").values())
+    assert moved == sum(values(found, "drain_moved_files").values())
 
 
 def test_they_are_the_sums_of_the_ledger(site_file: Path) -> None:

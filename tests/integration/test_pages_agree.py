@@ -169,6 +169,7 @@ def test_metrics_are_those_of_the_status(look: Look) -> None:
         for name in ("left_bytes", "left_files", "left_seconds"):
             assert values(look, f"drain_{name}").get((brick,)) == getattr(drain, name.replace("seconds", "s"))
         assert values(look, "drain_moved_files")[brick,] == drain.moved_files
+    assert sum(values(look, "gluster_moved_files_total").values()) == sum(drain.moved_files for drain in status.drains)
     for sample in {sample.side: sample for sample in look.report.capacity}.values():
         assert values(look, "filesystem_free_bytes")[sample.side.value,] == sample.free_bytes
     for family in look.metrics:

@@ -1,6 +1,8 @@
 """Sums over the whole ledger, for `metrics`: each from one query, all in one transaction."""
 
+from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 
 from sqlalchemy import Connection, Table, func, select
 
@@ -8,6 +10,8 @@ from migrator.adapters.ledger import tables
 from migrator.adapters.ledger.database import Database
 from migrator.adapters.ledger.records import run_record
 from migrator.adapters.ledger.samples import ALL_STREAMS
+from migrator.adapters.ledger.task_samples import read_telling_samples
+from migrator.decide.drain_progress import last_counts
 from migrator.domain.events import EventKind, Severity
 from migrator.domain.metrics import (
     AttemptSum,
@@ -159,7 +163,9 @@ def _hooks(connection: Connection) -> tuple[HookCount, ...]:
 
 
 def _moved(connection: Connection, task: str, samples: Table, owner: str) -> tuple[MovedSum, ...]:
-    """Counters of one task and host only rise; a new task begins at none."""
+    """Counters of one task and host only rise; a new task begins at none. A drain goes on with the same task after a reboot of a
+    host, which counts anew: what it had moved before is told as the standing of the drain tells it.
+    """
     one = samples.c
     of_task = (
         select(
@@ -177,10 +183,23 @@ def _moved(connection: Connection, task: str, samples: Table, owner: str) -> tup
         .group_by(found.host)
         .order_by(found.host)
     )
-    return tuple(
+    sums = tuple(
         MovedSum(task=task, host=host, files=files, size_bytes=size_bytes, failures=failures)
         for host, files, size_bytes, failures in connection.execute(query)
     )
+    return _over_reboots(connection, sums) if samples is tables.drain_samples else sums
+
+
+def _over_reboots(connection: Connection, sums: Sequence[MovedSum]) -> tuple[MovedSum, ...]:
+    files: Counter[str] = Counter()
+    sizes: Counter[str] = Counter()
+    drain_ids = connection.execute(select(tables.drains.c.id).order_by(tables.drains.c.id)).scalars().all()
+    for drain_id in drain_ids:
+        told = read_telling_samples(connection, tables.drain_samples, "drain_id", drain_id, recent_s=0.0)
+        for one in last_counts(told):
+            files[one.host] += one.files
+            sizes[one.host] += one.size_bytes
+    return tuple(replace(one, files=files[one.host], size_bytes=sizes[one.host]) for one in sums)
 
 
 def _verified(connection: Connection) -> VerifySum:
