@@ -15,6 +15,7 @@ from migrator.adapters.output.document import (
     text,
 )
 from migrator.adapters.output.progress_document import with_streams
+from migrator.adapters.output.report_headline import expected_end, reaches
 from migrator.adapters.output.wording import percent, shortened, when
 from migrator.decide.report_since import best_and_worst
 from migrator.domain.capacity import CapacityOutlook, CapacitySample, Side
@@ -42,17 +43,14 @@ def burn_down(report: ReportFacts) -> Iterator[Block]:
         f"From {when(past[0][0])} to {when(now_s)} what is left went from {format_size(round(past[0][1]))} to "
         f"{format_size(overall.left_bytes)}."
     )
-    if forecast is None:
+    if forecast is None or not reaches(forecast):
         yield Chart(
             title="Bytes left", summary=words, label="left", points=tuple(past), is_rate=False, limit=_planned(total)
         )
         return
     yield Chart(
         title="Bytes left, and the forecast",
-        summary=(
-            f"{words} It is expected to come to nothing at {when(forecast.likely_at_s)}, and with a probability of "
-            f"{forecast.share * 100:.0f} % between {when(forecast.earliest_at_s)} and {when(forecast.latest_at_s)}."
-        ),
+        summary=(f"{words} It is expected to come to nothing at {expected_end(forecast)}."),
         label="left",
         points=tuple(past),
         is_rate=False,

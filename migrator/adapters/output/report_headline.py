@@ -70,12 +70,22 @@ def _end(report: ReportFacts) -> str:
     forecast = report.forecast
     if forecast is None:
         return "not known: too little was copied to tell"
+    return expected_end(forecast)
+
+
+def expected_end(forecast: CopyForecast) -> str:
+    """When the copying is expected to end, with its range, in words."""
     earliest, likely, latest = (
         _ahead(at_s, forecast) for at_s in (forecast.earliest_at_s, forecast.likely_at_s, forecast.latest_at_s)
     )
     if earliest == latest:
         return likely
     return f"{likely}; with a probability of {forecast.share * 100:.0f} % between {earliest} and {latest}"
+
+
+def reaches(forecast: CopyForecast) -> bool:
+    """Whether any of the range lies as near as forecasts go."""
+    return forecast.earliest_at_s - forecast.made_at_s < FARTHEST_S
 
 
 def _ahead(at_s: float, forecast: CopyForecast) -> str:

@@ -2,7 +2,8 @@
 
 from dataclasses import replace
 
-from migrator.adapters.output.document import Facts
+from migrator.adapters.output.document import Chart, Facts
+from migrator.adapters.output.report_charts import burn_down
 from migrator.adapters.output.report_headline import headline_blocks
 from migrator.domain.cutover import CutoverState
 from migrator.domain.forecast import FARTHEST_S
@@ -59,5 +60,10 @@ def test_an_end_that_no_forecast_reaches_is_no_date() -> None:
     end_s = AT_S + FARTHEST_S
     far = replace(made.forecast, made_at_s=AT_S, latest_at_s=end_s)
     assert "and a time more than 100 years ahead" in told(replace(made, forecast=far))["expected end of copying"]
+    assert [chart.title for chart in burn_down(made) if isinstance(chart, Chart)] == ["Bytes left, and the forecast"]
     never = replace(far, likely_at_s=end_s, earliest_at_s=end_s)
     assert told(replace(made, forecast=never))["expected end of copying"] == "a time more than 100 years ahead"
+    # A century on its axis would leave no room for what has been.
+    (chart,) = burn_down(replace(made, forecast=never))
+    assert isinstance(chart, Chart)
+    assert (chart.title, chart.series, chart.band) == ("Bytes left", (), ())
