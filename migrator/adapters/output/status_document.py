@@ -49,7 +49,9 @@ def _sections(status: StatusFacts, tree_rows: int | None) -> Iterator[Section]:
         yield Section(title="What waits, and on what", blocks=(blocker_table(status.blocked),))
     if status.batches:
         yield Section(title="Batches", blocks=tuple(batch_blocks(status.batches)))
-        yield Section(title="Users", blocks=(tree_table(status.trees, status.batches, status.cutovers, limit=tree_rows),))
+        yield Section(
+            title="Users", blocks=(tree_table(status.trees, status.batches, status.cutovers, limit=tree_rows),)
+        )
     if is_told(status.governing):
         yield Section(title="How many streams are at work", blocks=tuple(governing_blocks(status.governing)))
     if status.probes:
