@@ -37,6 +37,7 @@ BEEGFS_CAPABILITIES = TargetCapabilities(
     max_xattr_value_bytes=4000,
     max_acl_entries=400,
     reserved_names=(b"#fSiDs#",),
+    syncfs_reaches_disks=False,
 )
 """BeeGFS 8.3.1 with `sysXAttrsEnabled` and `sysACLsEnabled` on, as measured on a real one."""
 
@@ -65,7 +66,8 @@ def missing_for_fuse() -> str | None:
 def beegfs_like(directory: Path, *, slow: Path | None = None, slow_names: bool = False) -> Iterator[Path]:
     """Such a file system, mounted in an existing directory for the length of the block. It serves one request at a time;
     each write of data (and with `slow_names` each look at a name) takes it as many seconds longer as the file `slow` says, which
-    may change meanwhile.
+    may change meanwhile. The file `renamed-unsynced` beside it has a line for each file that was renamed before what had been
+    written to it was synced.
     """
     backing, mount_point = directory / "backing", directory / "beegfs"
     backing.mkdir()
@@ -120,6 +122,7 @@ def _serve(backing: bytes, mount_point: str, slow: str = "", slow_names: str = "
         use_ns = True
 
         def __init__(self) -> None:
+            self._unsynced: set[int] = set()
             self._root = Root(backing)
 
         def getattr(self, path: str, fh: int | None = None) -> dict[str, Any]:
@@ -205,6 +208,9 @@ def _serve(backing: bytes, mount_point: str, slow: str = "", slow_names: str = "
                 if _is_directory(old_fd, old_name) and _is_directory(fd, name):
                     raise OSError(errno.EEXIST, "a directory is there")
                 os.rename(old_name, name, src_dir_fd=old_fd, dst_dir_fd=fd)
+                if os.stat(name, dir_fd=fd, follow_symlinks=False).st_ino in self._unsynced:
+                    with open(os.path.join(os.path.dirname(backing), b"renamed-unsynced"), "ab") as told:
+                        told.write(name + b"\n")
             return 0
 
         def chmod(self, path: str, mode: int) -> int:
@@ -248,6 +254,7 @@ def _serve(backing: bytes, mount_point: str, slow: str = "", slow_names: str = "
 
         def write(self, path: str, data: bytes, offset: int, fh: int) -> int:
             wait()
+            self._unsynced.add(os.fstat(fh).st_ino)
             return os.pwrite(fh, data, offset)
 
         def truncate(self, path: str, length: int, fh: int | None = None) -> int:
@@ -260,6 +267,7 @@ def _serve(backing: bytes, mount_point: str, slow: str = "", slow_names: str = "
 
         def fsync(self, path: str, datasync: int, fh: int) -> int:
             os.fsync(fh)
+            self._unsynced.discard(os.fstat(fh).st_ino)
             return 0
 
         def release(self, path: str, fh: int) -> int:

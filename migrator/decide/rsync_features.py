@@ -15,10 +15,13 @@ _OPTION = re.compile(rb"^ *(--[a-z0-9-]+)", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RsyncFeatures:
-    """`lacks` names abilities that this build was made without; `confine_root`: knows `--confine-root` (3.5)."""
+    """`lacks` names abilities that this build was made without; `confine_root`: knows `--confine-root` (3.5), `fsync`: `--fsync`
+    (3.2.4).
+    """
 
     version: tuple[int, int, int]
     confine_root: bool = False
+    fsync: bool = False
     lacks: tuple[str, ...] = ()
 
     @property
@@ -42,9 +45,11 @@ def parse_features(version_output: bytes, help_output: bytes = b"") -> RsyncFeat
         return None
     listed = _ABILITIES.search(version_output)
     abilities = {b" ".join(words.split()) for words in listed[1].split(b",")} if listed else set()
+    options = _OPTION.findall(help_output)
     return RsyncFeatures(
         version=(int(match[1]), int(match[2]), int(match[3] or 0)),
-        confine_root=b"--confine-root" in _OPTION.findall(help_output),
+        confine_root=b"--confine-root" in options,
+        fsync=b"--fsync" in options,
         lacks=tuple(ability for ability in NEEDED_ABILITIES if ability.encode("ascii") not in abilities),
     )
 

@@ -66,3 +66,5 @@ class TargetCapabilities:
     makes_sockets: bool = True
     max_name_bytes: int = 255
     reserved_names: tuple[bytes, ...] = ()
+    syncfs_reaches_disks: bool = True
+    """Whether `syncfs(2)` on a client has its servers write to their disks. Where not, files are synced one by one."""

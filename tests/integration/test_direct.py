@@ -156,6 +156,29 @@ def test_onto_a_target_that_keeps_less(
         assert not bad
 
 
+@pytest.mark.parametrize("name", ["direct", "rsync"])
+def test_where_one_sync_does_not_reach_the_disks_each_file_is_synced_before_it_gets_its_name(
+    scratch: Path, make_xfs: MakeXfs, xfs_source: XfsMount, name: str
+) -> None:
+    if reason := missing_for_fuse():
+        pytest.skip(reason)
+    backing = make_xfs()
+    engine = direct_engine() if name == "direct" else engine_of()
+    with beegfs_like(backing.path) as mounted:
+        (source,) = make_trees(xfs_source.path, tree=TREE)
+        for number in range(4):
+            (source / f"{number}").write_bytes(os.urandom(number * 200_000))
+        names = [TREE + b"/%d" % number for number in range(4)]
+        unsynced = backing.path / "renamed-unsynced"
+        for keeps in (BEEGFS_CAPABILITIES, replace(BEEGFS_CAPABILITIES, syncfs_reaches_disks=True)):
+            into = f"{keeps.syncfs_reaches_disks}"
+            make_trees(mounted / into, tree=TREE)
+            ran = Streams(engine, xfs_source.path, mounted / into, keeps).run(names, tree=TREE)
+            assert ran.outcome.verdict is Verdict.DONE, ran
+            assert unsynced.exists() == keeps.syncfs_reaches_disks
+        assert sorted(unsynced.read_bytes().split()) != []
+
+
 def test_a_big_file_in_ranges_shared_by_streams(xfs_source: XfsMount, xfs_target: XfsMount) -> None:
     source, target = make_trees(xfs_source.path, xfs_target.path, tree=TREE)
     content = os.urandom(3 * MIB)

@@ -84,6 +84,7 @@ class DirectEngine:
                 *_of_brick(work.brick),
                 *((b"--privileged",) if self._privileged else ()),
                 *((b"--recopy",) if work.recopy else ()),
+                *(() if work.capabilities.syncfs_reaches_disks else (b"--fsync",)),
                 *((b"--digest", b"blake2b") if digest else ()),
                 *_attributes(work.capabilities),
                 *_bandwidth(work.bwlimit_bytes_per_s),

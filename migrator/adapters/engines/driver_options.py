@@ -42,6 +42,8 @@ def rsync_words(
         plain.append("-D")
     if recopy:
         plain.append("-I")
+    if not capabilities.syncfs_reaches_disks:
+        plain.append("--fsync")
     if not privileged:
         noisy.append("--chmod=Du+rwx")
     if bwlimit_bytes_per_s is not None:

@@ -66,6 +66,7 @@ class RsyncEngine:
                 *_base(work.capabilities),
                 *_of_kind(work.kind, privileged=self._privileged),
                 *_attributes(work.capabilities),
+                *((b"--fsync",) if self._features.fsync and not work.capabilities.syncfs_reaches_disks else ()),
                 *_bandwidth(work.bwlimit_bytes_per_s),
                 *((b"--ignore-times",) if work.recopy else ()),
                 *((b"--confine-root=" + view.source_tree,) if self._features.confine_root else ()),

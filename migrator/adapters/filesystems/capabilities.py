@@ -12,10 +12,12 @@ import stat
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 
 from migrator.adapters.filesystems.beneath import Root, entry_path
 from migrator.decide.acl import GROUP_OBJ, MASK, OTHER, USER, USER_OBJ, AclEntry, build_acl, parse_acl
 from migrator.decide.expectations import TEMPORARY_PREFIX
+from migrator.decide.syncing import syncfs_reaches_disks
 from migrator.domain.entry import ACL_ACCESS, ACL_DEFAULT
 from migrator.domain.site import TargetCapabilities
 from migrator.domain.units import MIB
@@ -52,8 +54,10 @@ _NO_ANSWER = frozenset(
 """Errors that say nothing about what a file system keeps: the probe fails instead of taking them for an answer."""
 
 
-def probe(root: Root) -> TargetCapabilities:
-    """What the file system at the root keeps. Raises OSError where nothing can be written there, or is not answered."""
+def probe(root: Root, *, filesystem: str) -> TargetCapabilities:
+    """What the file system at the root keeps; `filesystem` is its type as `mountinfo` names it. Raises OSError where nothing can
+    be written there, or is not answered.
+    """
     name = TEMPORARY_PREFIX + b"probe-" + secrets.token_hex(8).encode()
     root_fd = root.open(b"", os.O_PATH | os.O_DIRECTORY)
     try:
@@ -62,7 +66,7 @@ def probe(root: Root) -> TargetCapabilities:
             fd = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=root_fd)
             try:
                 try:
-                    return _probe_in(fd)
+                    return replace(_probe_in(fd), syncfs_reaches_disks=syncfs_reaches_disks(filesystem))
                 finally:
                     _empty(fd)
             finally:

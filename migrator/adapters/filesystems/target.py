@@ -109,7 +109,7 @@ class MountedTarget(ReadingFileSystem):
 
     def probe(self) -> TargetCapabilities:
         """What this file system keeps of a file, as the port says. Raises OSError where nothing can be written."""
-        return probe(self.beneath)
+        return probe(self.beneath, filesystem=self.identity().filesystem)
 
     def _make_parent(self, path: bytes, like: Entry | None) -> None:
         with self.beneath.parent(path) as (fd, name):

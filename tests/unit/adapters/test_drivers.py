@@ -51,7 +51,14 @@ def work(*, bwlimit: int | None = None, recopy: bool = False, part_files: int = 
 
 
 def all_capabilities() -> Iterator[TargetCapabilities]:
-    names = ("keeps_acls", "keeps_user_xattrs", "keeps_security_xattrs", "keeps_hard_links", "makes_devices")
+    names = (
+        "keeps_acls",
+        "keeps_user_xattrs",
+        "keeps_security_xattrs",
+        "keeps_hard_links",
+        "makes_devices",
+        "syncfs_reaches_disks",
+    )
     for values in product((True, False), repeat=len(names)):
         changes: dict[str, Any] = dict(zip(names, values, strict=True))
         yield replace(TargetCapabilities(), **changes)

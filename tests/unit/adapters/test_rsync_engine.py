@@ -19,7 +19,7 @@ from tests.beegfs_like import BEEGFS_CAPABILITIES
 
 _FIXTURES = Path(__file__).parents[2] / "fixtures" / "rsync"
 _OLD = RsyncFeatures(version=(3, 2, 7), confine_root=False)
-_NEW = RsyncFeatures(version=(3, 5, 0), confine_root=True)
+_NEW = RsyncFeatures(version=(3, 5, 0), confine_root=True, fsync=True)
 _VIEW = StreamView(source_tree=b"/source", target_tree=b"/target")
 _PLAIN = TargetCapabilities()
 
@@ -100,7 +100,9 @@ def test_what_the_target_keeps_decides() -> None:
     assert b"--modify-window=-1" not in beegfs
     assert b"--filter=+x security.**" in plain
     assert b"--filter=+x security.**" not in beegfs
-    assert {b"--acls", b"--xattrs", b"--hard-links", b"--sparse"} <= set(beegfs)
+    assert {b"--acls", b"--xattrs", b"--hard-links", b"--sparse", b"--fsync"} <= set(beegfs)
+    assert b"--fsync" not in plain
+    assert b"--fsync" not in _command(b"home/alice/x", features=_OLD, capabilities=BEEGFS_CAPABILITIES).argv
     nothing = TargetCapabilities(
         keeps_acls=False,
         keeps_user_xattrs=False,
@@ -188,6 +190,7 @@ def test_features_of_real_ones(version: str, confine_root: bool) -> None:
     assert features is not None
     assert features.version_text == version
     assert features.confine_root is confine_root
+    assert features.fsync
     assert features.lacks == ()
     assert features.problem() is None
 

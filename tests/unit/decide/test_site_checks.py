@@ -113,7 +113,8 @@ def test_what_the_target_keeps() -> None:
     assert statuses(check_capabilities(xfs, xfs, "")) == {"target keeps": FindingStatus.OK}
     short = replace(xfs, max_symlink_target_bytes=255)
     assert statuses(check_capabilities(short, short, "")) == {"target keeps": FindingStatus.WARNING}
-    (finding,) = check_capabilities(BEEGFS_CAPABILITIES, BEEGFS_CAPABILITIES, "")
+    (synced, finding) = check_capabilities(BEEGFS_CAPABILITIES, BEEGFS_CAPABILITIES, "")
+    assert (synced.check, synced.status) == ("target sync", FindingStatus.OK)
     assert finding.status is FindingStatus.WARNING
     assert "times are cut to whole seconds" in finding.message
     assert "device nodes lose their numbers" in finding.message

@@ -10,7 +10,9 @@
  * it may. No path is followed through a symlink on either side. A file comes to lie under a temporary name in its
  * directory (copy_places.c) and is renamed: a name has its old content or its whole new one. Nothing is synced but the
  * part files of ranges, whose marks outlive a crash: a chunk counts as done when a syncfs after this program's end has
- * returned. The bytes of big files are on their way to the disks before. Errors of write and close are told. It may be killed at any time and run again with the same list.
+ * returned. Where that does not reach the target's disks (--fsync), each file is synced before it is renamed. The bytes of
+ * big files are on their way to the disks before. Errors of write and close are told. It may be killed at any time and
+ * run again with the same list.
  *
  * A file is read as it is now, not as it was listed. One that changes while it is read is copied again, TRIES times at
  * most; then the last copy stays, with the time from before, and is told as changed. From a brick, times are those of
@@ -64,6 +66,7 @@ static bool take_options(int argc, char **argv, struct options *options) {
         {"--brick", &options->brick},
         {"--privileged", &options->privileged},
         {"--recopy", &options->recopy},
+        {"--fsync", &options->fsync},
         {"--sparse", &options->sparse},
         {"--hard-links", &options->hard_links},
         {"--acls", &options->acls},

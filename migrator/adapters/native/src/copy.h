@@ -36,6 +36,7 @@ struct options {
     bool times_from_mdata; /* and its times are in trusted.glusterfs.mdata, where that is there */
     bool privileged;
     bool recopy; /* size and time that fit prove nothing */
+    bool fsync;  /* each file: a syncfs of the target does not reach its disks */
     bool digest;
     bool sparse;
     bool hard_links;

@@ -158,6 +158,9 @@ static enum result copy_open_file(struct copier *copier, const struct record *re
             return RESULT_FAILED;
         result = fill(copier, in, out, &has_digest, digest);
     }
+    /* By the descriptor that has written: BeeGFS syncs what its session has open on the servers, and nothing else. */
+    if (copier->options->fsync && (result == RESULT_FINE || result == RESULT_CHANGED) && fsync(out) < 0)
+        result = (failed(copier, SIDE_TARGET, "sync"), RESULT_FAILED);
     if (close(out) < 0 && result != RESULT_FAILED) {
         failed(copier, SIDE_TARGET, "close");
         result = RESULT_FAILED;
