@@ -57,7 +57,7 @@ def next_step(record: DrainRecord, seen: DrainSeen, *, hand_over: bool = False) 
     state = record.state
     if state is _S.STOPPED:
         return restore(record, seen) or Finished(
-            state=state, words=f"{record.shown_bricks} takes new files again; what was moved stays where it is"
+            state=state, words=f"new files may come to {record.shown_bricks} again; what was moved stays where it is"
         )
     if state in OUT_STATES:
         return restore(record, seen) or out_of_the_volume(record, seen, hand_over=hand_over)
@@ -129,7 +129,7 @@ def begin_stop(record: DrainRecord, seen: DrainSeen) -> Step:
         return Act(step=_D.STOP, intent=_S.STOPPED, result=_S.STOPPED, seen_done=True, reason=reason)
     if record.state in OUT_STATES:
         return Halt(
-            words=f"{record.shown_bricks} is out of the volume: that is not taken back",
+            words=f"{record.bricks_are} out of the volume: that is not taken back",
             hint="to have it back, add it again, with a new file system",
         )
     if taken_back(record.state) or cannot_tell(record, seen) or bricks_seen(record, seen) is not Bricks.IN:

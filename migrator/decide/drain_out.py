@@ -10,11 +10,11 @@ from migrator.domain.units import several
 _S, _D = DrainState, DrainStep
 _AGAIN = "then run the same command again"
 _WORDS = {
-    _S.COMMITTED: "is out of the volume, and empty",
-    _S.WIPING: "is out of the volume, and being wiped",
-    _S.WIPED: "is out of the volume, and wiped",
-    _S.HANDING_OVER: "is out of the volume, and being handed over",
-    _S.HANDED_OVER: "is handed over",
+    _S.COMMITTED: "out of the volume, and empty",
+    _S.WIPING: "out of the volume, and being wiped",
+    _S.WIPED: "out of the volume, and wiped",
+    _S.HANDING_OVER: "out of the volume, and being handed over",
+    _S.HANDED_OVER: "handed over",
 }
 
 
@@ -50,20 +50,20 @@ def audit_state(audit: AuditSeen) -> HookState:
 def out_of_the_volume(record: DrainRecord, seen: DrainSeen, *, hand_over: bool) -> Step:
     """What is done next after the commit."""
     state = record.state
-    finished = Finished(state=state, words=f"{record.shown_bricks} {_WORDS[state]}")
+    finished = Finished(state=state, words=f"{record.bricks_are} {_WORDS[state]}")
     if state is _S.HANDED_OVER:
         return finished
     inside = seen.state is not None and bricks_seen(record, seen) is not Bricks.OUT
     if inside and state is not _S.HANDING_OVER:
         return Halt(
-            words=f"{record.shown_bricks} is in the volume again: somebody else has added it",
+            words=f"{record.bricks_are} in the volume again: somebody else has added it",
             hint="nothing is wiped that belongs to a volume; drain it anew to have it out",
         )
     if not hand_over:
         return finished
     if seen.state is None:
         return Halt(
-            words=f"whether {record.shown_bricks} is in the volume again is not known",
+            words=f"whether {record.bricks_are} in the volume again is not known",
             hint=f"see that glusterd runs, {_AGAIN}",
             look_again=True,
         )
@@ -104,7 +104,7 @@ def _wipe(record: DrainRecord, seen: DrainSeen) -> Step:
             return recover(record)
         if not audit.clean:
             return Halt(
-                words=f"{record.shown_bricks} is not wiped: it may hold what nothing else does",
+                words=f"{record.bricks_are} not wiped: what lies there may be nowhere else",
                 reasons=audit_left(audit),
                 hint="bring the files back through the mount: the same command with --recover",
                 look_again=not audit.whole,

@@ -169,6 +169,11 @@ class DrainRecord:
         """The bricks in words."""
         return ", ".join(self.bricks)
 
+    @property
+    def bricks_are(self) -> str:
+        """The bricks as the beginning of a sentence, with its verb: `gl1:/b is`, `gl1:/b, gl2:/b are`."""
+        return f"{self.shown_bricks} {'is' if len(self.bricks) == 1 else 'are'}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrainStepRecord:

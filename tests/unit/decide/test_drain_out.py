@@ -64,3 +64,14 @@ def test_the_hand_over() -> None:
     assert again == replace(HAND_OVER, seen_done=True)
     for look in (out(), seen(tasks=())):
         assert isinstance(next_step(record(S.HANDED_OVER), look, hand_over=True), Finished)
+
+
+@pytest.mark.parametrize(
+    ("bricks", "said"), [(("gl1:/b",), "gl1:/b is out"), (("gl1:/b", "gl2:/b"), "gl1:/b, gl2:/b are out")]
+)
+def test_one_brick_is_out_and_several_are(bricks: tuple[str, ...], said: str) -> None:
+    look = out()
+    assert look.state is not None
+    step = next_step(replace(record(S.COMMITTED), bricks=bricks), replace(look, state=replace(look.state, bricks=())))
+    assert isinstance(step, Finished)
+    assert step.words.startswith(f"{said} of the volume")
