@@ -41,6 +41,7 @@ class Glusterd:
     options: dict[str, str] = field(default_factory=dict)
     history: list[str | None] = field(default_factory=list)
     breaks: bool = False
+    cannot_balance: int = 0
     looks: int = 0
     killed_at: tuple[int, bool] | None = None
 
@@ -63,6 +64,8 @@ class Glusterd:
         if self.looks % LOOKS == 0:
             if self.breaks:
                 self.volume.breaks()
+            elif self.cannot_balance and self.volume.task is not None and not self.volume.task.fix_layout:
+                self.volume.moves_all_but(self.cannot_balance)
             else:
                 self.volume.moves()
         found = self.volume.see().progress

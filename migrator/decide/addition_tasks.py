@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from migrator.decide.addition_words import AGAIN
+from migrator.decide.task_failures import are_few
 from migrator.domain.addition import AdditionRecord, AdditionState, AdditionStep
 from migrator.domain.addition_seen import Act, AdditionSeen, Halt, Step
 from migrator.domain.units import several
@@ -75,19 +76,23 @@ def _own(record: AdditionRecord, seen: AdditionSeen, what: Watching, task: Volum
         if seen.stalled:
             return give_up(f"the {what.words} stands still: {seen.stalled}")
         return Act(step=AdditionStep.WATCH, intent=record.state, result=record.state)
-    if problems := tuple(_failures(progress)):
+    if problems := tuple(_failures(progress, what)):
         return give_up(f"{what.words}: {'; '.join(problems)}")
     if not what.by_fix_layout and any(one.fix_layout for one in progress.counters):
         return replace(what.begin, task_before=task.id)
     return what.done
 
 
-def _failures(progress: TaskProgress) -> Iterator[str]:
-    """Skipped files are no failure: Gluster leaves hard links and files that would not even out where they are."""
+def _failures(progress: TaskProgress, what: Watching) -> Iterator[str]:
+    """Skipped files are no failure: Gluster leaves hard links and files that would not even out where they are. Nor are a few
+    that a rebalance could not move: they stay where they are found, and while users work some fail every time.
+    """
     for one in progress.counters:
         if one.status is not TaskStatus.COMPLETED:
             yield f"on {one.host} it is {one.status.value}"
-    if progress.failures:
+    ended = all(one.status is TaskStatus.COMPLETED for one in progress.counters)
+    few = ended and not what.by_fix_layout and are_few(progress.failures, moved_files=progress.files)
+    if progress.failures and not few:
         yield f"{several(progress.failures, 'file')} could not be moved (failures): they are where they were"
 
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from enum import Enum, auto
 
 from migrator.decide.subvolumes import subvolumes
+from migrator.decide.task_failures import FEW, are_few
 from migrator.decide.throttle import still_changed
 from migrator.domain.brick import VolumeState
 from migrator.domain.drain import DrainRecord, DrainState, DrainStep
@@ -17,7 +18,6 @@ _MOVING = (TaskStatus.IN_PROGRESS, TaskStatus.NOT_STARTED)
 """A host is `not started` for a moment after a start; for longer it stands still, which has a limit of its own."""
 
 _MOST_CAUSES = 3
-_FEW, _FEW_SHARE = 10, 0.001
 _TASK_MATTERS = frozenset(
     {_S.STARTED, _S.DRAINING, _S.DRAINED, _S.AUDITING, _S.AUDITED, _S.COMMITTING, _S.STOPPING, _S.STARTING}
 )
@@ -121,14 +121,12 @@ def ended_badly(seen: DrainSeen) -> bool:
 
 
 def only_few_failed(seen: DrainSeen) -> bool:
-    """Whether Gluster came to its end on every host, with so few failures that they are told apart from a disk or a file
-    system that has none of its room left: a file that a user renames or deletes after Gluster has listed it, and before it
-    moves it, is one (seen on GlusterFS 10.3: `Migrate file failed: ... lookup failed`).
-    """
+    """Whether Gluster came to its end on every host, with a few failures, as users make them who work meanwhile."""
     progress = seen.progress
     if progress is None or any(one.status is not TaskStatus.COMPLETED for one in progress.counters):
         return False
-    return 0 < progress.failures <= _FEW + _FEW_SHARE * progress.files and not progress.skipped
+    few = are_few(progress.failures, moved_files=progress.files)
+    return few and progress.failures > 0 and not progress.skipped
 
 
 def broke_off(seen: DrainSeen) -> bool:
@@ -139,7 +137,7 @@ def broke_off(seen: DrainSeen) -> bool:
     if progress is None or moves(seen) or any(one.status is TaskStatus.STOPPED for one in progress.counters):
         return False
     failed = any(one.status is TaskStatus.FAILED for one in progress.counters)
-    return failed and progress.failures <= _FEW and not progress.skipped
+    return failed and progress.failures <= FEW and not progress.skipped
 
 
 def why_failed(record: DrainRecord, seen: DrainSeen) -> str:

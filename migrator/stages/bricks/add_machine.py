@@ -10,6 +10,7 @@ from migrator.domain.addition_run import AdditionEnding, AdditionSummary
 from migrator.domain.addition_seen import Act, AdditionSeen, Finished, Halt, Step
 from migrator.domain.errors import Interrupted, MigratorError
 from migrator.domain.events import EventKind, Severity
+from migrator.domain.units import several
 from migrator.stages.bricks.add_acting import AdditionActor
 from migrator.stages.bricks.add_context import AdditionCall, subject_of
 from migrator.stages.bricks.add_directories import look_at_listed
@@ -119,6 +120,9 @@ class AdditionMachine:
 
     def _finished(self, record: AdditionRecord, words: str) -> AdditionSummary:
         doubts = self.actor.doubts
+        failures = self.summary(record, AdditionEnding.DONE, words).failures
+        if failures:
+            words += f"; {several(failures, 'file')} could not be moved, and stay where they are"
         if not doubts:
             return self.summary(record, AdditionEnding.DONE, words)
         hint = (

@@ -97,6 +97,12 @@ class World:
         if self.task is not None and self.task.status is T.IN_PROGRESS:
             self.task.status, self.task.failures = T.FAILED, 3
 
+    def moves_all_but(self, failures: int) -> None:
+        """The task comes to its end, as `moves` has it, and could not move that many."""
+        self.moves()
+        assert self.task is not None
+        self.task.failures = failures
+
     # What the program sees.
 
     def see(self) -> AdditionSeen:

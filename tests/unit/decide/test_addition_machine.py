@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -158,6 +159,21 @@ def test_a_task_that_fails_is_given_up_and_begun_anew() -> None:
     assert isinstance(next_step(world.record, world.see(), Wish()), Halt)
     assert isinstance(to_the_end(world, Wish()), Finished)
     assert world.even
+
+
+@pytest.mark.parametrize(
+    ("state", "failures", "given_up"), [(S.BALANCING, 10, False), (S.BALANCING, 11, True), (S.LAYOUT, 1, True)]
+)
+def test_a_few_files_that_users_rename_while_they_are_moved_are_no_failure_of_a_rebalance(
+    state: S, failures: int, given_up: bool
+) -> None:
+    world = World()
+    come_to(world, state)
+    world.moves_all_but(failures)
+    step = next_step(world.record, world.see(), Wish())
+    assert isinstance(step, Act)
+    assert (step.step is AdditionStep.GIVE_UP) is given_up
+    assert (f"{failures} file" in step.reason) is given_up
 
 
 def test_no_task_is_begun_beside_another_one_and_no_wish_for_one_ends_without() -> None:

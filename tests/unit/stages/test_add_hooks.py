@@ -42,6 +42,15 @@ def test_a_rebalance_that_breaks_off_is_told_once_and_nothing_is_stopped_by_that
     assert not site.ledger.hooks.unfinished(ADD_STEPS)
 
 
+def test_a_few_files_that_could_not_be_moved_are_told_and_no_failure(site: Site, hooks: DoingHooks) -> None:
+    site.glusterd.cannot_balance = 2
+    for _ in range(2):
+        added = site.add()
+        assert (added.ending, added.failures) == (AdditionEnding.DONE, 2)
+        assert "2 files could not be moved, and stay where they are" in added.words
+    assert hooks.called() == [("pre-add", ""), ("post-add", "done")]
+
+
 def test_what_a_killed_call_could_not_tell_the_next_one_tells_first(
     site: Site, hooks: DoingHooks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
