@@ -122,16 +122,26 @@ def start_held(drains: Drains, brick: LabBrick) -> "subprocess.Popen[bytes]":
     return running
 
 
-def to_its_end(drains: Drains, brick: LabBrick) -> None:
-    """The same command goes on to the end. A file that was being moved when a host or a brick died, Gluster may pass over without
-    a word: the audit names it, nothing is committed, and `--recover` brings it back.
+def to_its_end(drains: Drains, brick: LabBrick, before: Mapping[str, str]) -> str:
+    """The same command goes on to the end; the state it comes to. A file that was being moved when a host or a brick died, Gluster
+    may pass over without a word: the audit names it, nothing is committed, and `--recover` brings it back. Where Gluster has it on
+    two bricks by now (1 of 18 runs), that is left to people: whatever they do, nothing is lost, and the drain can be taken back.
     """
     done = drains.site.call("brick", "drain", brick.name, "--accept-open-files", "--json")
     found = json.loads(done.stdout)
     if done.returncode == 4 and found["left_behind"]:
         assert brick.name in drains.names()
-        found = drains.drain(brick, "--recover")
-    assert found["ending"] == "done", found
+        found = json.loads(
+            drains.site.call("brick", "drain", brick.name, "--accept-open-files", "--recover", "--json").stdout
+        )
+    if found["ending"] == "done":
+        return "committed"
+    assert found["left_behind"], json.dumps(found)
+    assert "the volume has it on another brick too" in said(drains), json.dumps(found)
+    assert brick.name in drains.names()
+    wait_until_all_is_there(drains.lab, before)
+    drains.site.json("brick", "stop", brick.name)
+    return "stopped"
 
 
 def fill(lab: LabHandle, brick: LabBrick) -> str:
@@ -189,8 +199,9 @@ def test_a_drain_whose_brick_dies_is_failed_and_goes_on_when_it_is_back(
 
     wait_until(is_up, "the brick is up again")
     wait_until_all_is_there(lab, before)
-    to_its_end(drains, brick)
-    assert drains.state() == "committed"
+    state = to_its_end(drains, brick, before)
+    assert drains.state() == state
+    assert (brick.name in drains.names()) == (state == "stopped")
     assert digests(lab.source) == before
 
 
@@ -204,9 +215,11 @@ def test_a_drain_whose_host_reboots_comes_to_its_end_by_itself(drains: Drains, b
     lab.boot_host(lab.host_of(brick))
     if running.wait(2 * DEADLINE_S) != 0:
         assert "left on the bricks" in said(drains), said(drains)
-        to_its_end(drains, brick)
-    assert drains.state() == "committed"
-    assert brick.name not in drains.names()
+        state = to_its_end(drains, brick, before)
+    else:
+        state = "committed"
+    assert drains.state() == state
+    assert (brick.name in drains.names()) == (state == "stopped")
     wait_until_all_is_there(lab, before)
 
 
