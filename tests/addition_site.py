@@ -18,8 +18,8 @@ from migrator.domain.volume_tasks import TaskProgress, VolumeTask
 from migrator.ports.site import SiteRecord
 from migrator.stages.bricks.add import add_bricks
 from migrator.stages.bricks.add_context import AdditionWorld, Scan
-from migrator.stages.bricks.lookups import LOOKUP_OPTION
 from migrator.stages.bricks.throttling import THROTTLE_OPTION, ThrottleRules
+from tests.addition_commands import NothingAsked
 from tests.deaths import Killed
 from tests.fake_filesystem import IDENTITY
 from tests.fakes import FakeLocks, FakeProgress, FakeRunFiles, VirtualClock, inline
@@ -31,7 +31,7 @@ LOOKS = 9
 
 
 @dataclass
-class Glusterd:
+class Glusterd(NothingAsked):
     """The `AdditionCommands` port over the simulated volume. Whenever a task is looked at, somebody has probed."""
 
     volume: World
@@ -76,27 +76,11 @@ class Glusterd:
         assert tuple(bricks) == (NEW,)
         self.volume.add()
 
-    async def replace(self, old: str, new: str) -> None:
-        raise AssertionError("nothing is to be replaced")
-
-    async def take_offline(self, brick: str) -> None:
-        raise AssertionError("no brick is to be taken offline")
-
-    async def put_in(self, brick: str, *, marked: bool) -> None:
-        raise AssertionError("no brick is to take its own place")
-
-    async def start_bricks(self) -> None:
-        raise AssertionError("no brick was taken offline")
-
     async def fix_layout(self) -> str:
         return self.volume.begin(fix_layout=True)
 
     async def rebalance(self) -> str:
         return self.volume.begin(fix_layout=False)
-
-    async def option(self, name: str) -> str:
-        assert name == LOOKUP_OPTION
-        return "off"
 
     async def set_option(self, name: str, value: str | None) -> None:
         assert name == THROTTLE_OPTION

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from migrator.decide.drain_progress import DrainRate, drain_rate
-from migrator.decide.drain_standing import RATE_WINDOW_S
+from migrator.decide.drain_standing import RATE_WINDOW_S, last_looked
 from migrator.domain.addition import (
     AWAY_STATES,
     ENDED_STATES,
@@ -16,7 +16,7 @@ from migrator.domain.addition_standing import AdditionStanding
 from migrator.domain.drain import DrainSample
 from migrator.domain.paths import show
 from migrator.domain.report import Blocker
-from migrator.domain.units import format_duration, several
+from migrator.domain.units import several
 
 _MOVING = (AdditionState.LAYOUT, AdditionState.BALANCING)
 _DIRECTORIES = 5
@@ -85,11 +85,7 @@ def addition_blockers(additions: Sequence[AdditionStanding], *, at_work: bool, n
                 subject=subject, on=f"it has failed: {one.failure}", hint=f"put that right, then `{again(one)}`"
             )
             continue
-        looked = (
-            ""
-            if one.looked_at_s is None
-            else f", last looked at {format_duration(max(now_s - one.looked_at_s, 0.0))} ago"
-        )
+        looked = last_looked(one.looked_at_s, now_s)
         failed = f"; its last step failed: {one.failure}" if one.failure else ""
         yield Blocker(
             subject=subject,

@@ -87,11 +87,9 @@ def _failures(progress: TaskProgress, what: Watching) -> Iterator[str]:
     """Skipped files are no failure: Gluster leaves hard links and files that would not even out where they are. Nor are a few
     that a rebalance could not move: they stay where they are found, and while users work some fail every time.
     """
-    for one in progress.counters:
-        if one.status is not TaskStatus.COMPLETED:
-            yield f"on {one.host} it is {one.status.value}"
-    ended = all(one.status is TaskStatus.COMPLETED for one in progress.counters)
-    few = ended and not what.by_fix_layout and are_few(progress.failures, moved_files=progress.files)
+    broken = [one for one in progress.counters if one.status is not TaskStatus.COMPLETED]
+    yield from (f"on {one.host} it is {one.status.value}" for one in broken)
+    few = not (broken or what.by_fix_layout) and are_few(progress.failures, moved_files=progress.files)
     if progress.failures and not few:
         yield f"{several(progress.failures, 'file')} could not be moved (failures): they are where they were"
 

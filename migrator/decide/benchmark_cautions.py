@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from migrator.decide.syncing import syncfs_reaches_disks
 from migrator.domain.benchmark import Program, Suite, Unit
 from migrator.domain.benchmark_run import BenchmarkResult
 from migrator.domain.paths import show
@@ -12,7 +13,6 @@ _SHORT_S = 0.1
 """Programs begin in some milliseconds: of what is over within this, that is a few percent at least."""
 _APART_S = 0.1
 """Hosts that began so far apart did not begin together."""
-_NOT_SYNCED = frozenset({"fuse", "beegfs"})
 _UNCOMPRESSED = frozenset({"xfs", "ext2", "ext3", "ext4", "tmpfs"})
 _ZEROS = b"if=/dev/zero"
 
@@ -68,13 +68,11 @@ def _over_at_once(planned: Suite, figures: Sequence[SideFigure], *, hosts: int) 
 
 
 def _unsynced(group: Sequence[BenchmarkResult], planned: Suite, figures: Sequence[SideFigure]) -> Iterator[str]:
-    """syncfs(2) ends at the client of FUSE (Linux passes it on for virtiofs and fuseblk alone) and of BeeGFS (up to 8, whose
-    module has no sync_fs).
-    """
+    """What was unpacked is synced with syncfs(2), which reaches the disks of not all servers."""
     measured = {one.step for one in figures}
     if not any(step.synced and step.name in measured for step in planned.steps):
         return
-    named = _named(group, lambda kind: kind in _NOT_SYNCED or kind.startswith("fuse."))
+    named = _named(group, lambda kind: not syncfs_reaches_disks(kind))
     if named:
         yield (
             f"of {named} no client can sync everything on the servers: what was unpacked there had left "

@@ -80,16 +80,19 @@ def drain_blockers(drains: Sequence[DrainStanding], *, at_work: bool, now_s: flo
             )
             yield Blocker(subject=f"drain of {names}", on=f"it has failed: {one.failure}", hint=hint)
         else:
-            looked = (
-                ""
-                if one.looked_at_s is None
-                else f", last looked at {format_duration(max(now_s - one.looked_at_s, 0.0))} ago"
-            )
+            looked = last_looked(one.looked_at_s, now_s)
             yield Blocker(
                 subject=f"drain of {names}",
                 on=f"it is {one.state.value}, and no command goes on with it{looked}",
                 hint=f"migrator brick {'stop' if back else 'drain'} {names}",
             )
+
+
+def last_looked(at_s: float | None, now_s: float) -> str:
+    """How long ago a drain or an addition was looked at, to go on a sentence; empty where it never was. A clock that was set back
+    makes no time of it that is yet to come.
+    """
+    return "" if at_s is None else f", last looked at {format_duration(max(now_s - at_s, 0.0))} ago"
 
 
 def quorum_problems(state: VolumeState | None) -> tuple[str, ...] | None:

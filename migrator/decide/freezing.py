@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from migrator.decide.acl import GROUP, GROUP_OBJ, MASK, OTHER, USER, USER_OBJ, AclEntry, parse_acl, show_acl
 from migrator.domain.brick import VolumeState
+from migrator.domain.filesystems import LOCAL_FILESYSTEMS
 from migrator.domain.finding import Finding, failure, ok, warning
 from migrator.domain.freezing import (
     FROZEN_PERMISSIONS,
@@ -21,8 +22,6 @@ from migrator.domain.freezing import (
 from migrator.domain.hooks import Hook, HookEvent, HookStep
 from migrator.domain.paths import show
 
-_LOCAL_FILESYSTEMS = frozenset({"ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "f2fs", "jfs", "tmpfs", "bcachefs"})
-"""Those that one machine alone mounts. Any other counts as one that has clients elsewhere."""
 _OPEN_BEHIND = "performance.open-behind"
 _OFF = frozenset({"off", "no", "false", "0", "disable"})
 _SHOWN = 5
@@ -135,7 +134,7 @@ def has_clients_elsewhere(filesystem: str) -> bool:
     """Whether other machines may have it mounted, which remember for a while what they saw of it. `filesystem` is the type as
     mountinfo names it.
     """
-    return filesystem not in _LOCAL_FILESYSTEMS
+    return filesystem not in LOCAL_FILESYSTEMS
 
 
 def clients_unseen(filesystem: str, *, mount: bytes) -> tuple[str, ...]:

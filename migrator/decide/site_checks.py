@@ -25,13 +25,13 @@ _CLOCK_LEAST_S = 1_735_689_600
 _BACKWARDS_S = 60
 _NEARLY_FULL = 0.9
 _XFS_SYMLINK_BYTES = 1023
+_XFS_ACL_ENTRIES = 5461
+"""As probed on XFS, Linux 6.1."""
 _EACH_SYNCED = ok(
     "target sync",
     "its clients do not have the servers write everything to their disks at once: each file is synced by itself (rsync before "
     "3.2.4 cannot do that)",
 )
-_XFS_ACL_ENTRIES = 5461
-"""As probed on XFS, Linux 6.1."""
 
 
 def check_mount(
@@ -186,20 +186,16 @@ def check_capabilities(
                 "find out what changed on the target; verify those batches again",
             )
         )
-    synced = () if probed.syncfs_reaches_disks else (_EACH_SYNCED,)
-    return (
-        [*synced, *findings]
-        if findings
-        else [
-            *synced,
+    if not findings:
+        findings.append(
             ok(
                 check,
                 f"everything of a file; symlinks up to {format_count(probed.max_symlink_target_bytes)} bytes, "
                 f"attributes up to {format_size(probed.max_xattr_value_bytes)}, "
                 f"ACLs up to {format_count(probed.max_acl_entries)} entries",
-            ),
-        ]
-    )
+            )
+        )
+    return findings if probed.syncfs_reaches_disks else [_EACH_SYNCED, *findings]
 
 
 def check_state_directory(

@@ -6,10 +6,12 @@ Each returns problems as sentences, none when all is well. What cannot be evalua
 from collections.abc import Iterable
 
 from migrator.domain.brick import SourceHealth, VolumeState
+from migrator.domain.filesystems import LOCAL_FILESYSTEMS
 from migrator.domain.site import Capacity, MountIdentity
 from migrator.domain.units import format_count, format_size, several
 
-_LOCAL_FILESYSTEMS = ("ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "f2fs", "tmpfs", "overlay")
+_IN_ITS_PLACE = LOCAL_FILESYSTEMS | {"overlay"}
+"""What is seen at a mount point where nothing is mounted."""
 
 
 def mount_problems(
@@ -115,7 +117,7 @@ def _other_filesystem(recorded: MountIdentity, current: MountIdentity, where: st
     expected = f"{recorded.filesystem} from {recorded.mounted_from}"
     if not current.filesystem:
         return f"{where} cannot be told from its surroundings: its mount is not listed; expected is {expected}"
-    if recorded.filesystem not in _LOCAL_FILESYSTEMS and current.filesystem in _LOCAL_FILESYSTEMS:
+    if recorded.filesystem not in _IN_ITS_PLACE and current.filesystem in _IN_ITS_PLACE:
         return f"{where} is not mounted: a directory of {current.filesystem} is in its place; expected is {expected}"
     found = f"{current.filesystem} from {current.mounted_from}"
     return f"{where} is another file system: {found} is mounted there; expected is {expected}"

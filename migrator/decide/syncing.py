@@ -1,25 +1,8 @@
 """Whether one call puts a whole file system on its disks. Pure."""
 
-_REACHING = frozenset(
-    {
-        *(
-            "bcachefs",
-            "btrfs",
-            "ext2",
-            "ext3",
-            "ext4",
-            "f2fs",
-            "jfs",
-            "ocfs2",
-            "overlay",
-            "ramfs",
-            "tmpfs",
-            "xfs",
-            "zfs",
-        ),
-        *("ceph", "gfs2", "gpfs", "lustre", "nfs", "nfs4"),
-    }
-)
+from migrator.domain.filesystems import LOCAL_FILESYSTEMS
+
+_REACHING = LOCAL_FILESYSTEMS | {"overlay", "ceph", "gfs2", "gpfs", "lustre", "nfs", "nfs4", "ocfs2"}
 """Local ones, and those whose clients pass `syncfs(2)` on, or write back and commit what they hold (NFS). BeeGFS is none of them
 (8.3: its client has no `sync_fs`, and what it writes back then stays in the memory of the servers), nor is anything in FUSE
 (Linux passes it on for virtiofs alone): seen with GlusterFS 10.3, whose bricks are not synced by it."""

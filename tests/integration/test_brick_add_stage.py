@@ -29,8 +29,8 @@ from migrator.ports.site import SiteRecord
 from migrator.stages.brick_standings import read_bricks
 from migrator.stages.bricks.add import add_bricks
 from migrator.stages.bricks.add_context import AdditionWorld
-from migrator.stages.bricks.lookups import LOOKUP_OPTION
 from migrator.stages.status import read_status
+from tests.addition_commands import NothingAsked
 from tests.catalogs import whole_catalog
 from tests.fake_filesystem import IDENTITY
 from tests.fakes import FakeLocks, FakeProgress, FakeRunFiles, VirtualClock, inline
@@ -41,7 +41,7 @@ NEW = "gl2:/srv/b2"
 CATALOG = whole_catalog(rows=8, files=7)
 
 
-class Volume:
+class Volume(NothingAsked):
     """A volume of one brick that nothing is ever added to."""
 
     async def state_and_tasks(self) -> tuple[VolumeState, tuple[VolumeTask, ...]]:
@@ -67,34 +67,6 @@ class Volume:
 
     async def progress(self, task: VolumeTask) -> TaskProgress | None:
         raise AssertionError("there is no task")
-
-    async def add(self, bricks: Sequence[str]) -> None:
-        raise AssertionError("nothing is to be added")
-
-    async def replace(self, old: str, new: str) -> None:
-        raise AssertionError("nothing is to be replaced")
-
-    async def take_offline(self, brick: str) -> None:
-        raise AssertionError("no brick is to be taken offline")
-
-    async def put_in(self, brick: str, *, marked: bool) -> None:
-        raise AssertionError("no brick is to take its own place")
-
-    async def start_bricks(self) -> None:
-        raise AssertionError("no brick was taken offline")
-
-    async def fix_layout(self) -> str:
-        raise AssertionError("no layout is to be changed")
-
-    async def rebalance(self) -> str:
-        raise AssertionError("nothing is to be moved")
-
-    async def option(self, name: str) -> str:
-        assert name == LOOKUP_OPTION
-        return "off"
-
-    async def set_option(self, name: str, value: str | None) -> None:
-        raise AssertionError("no option is to be changed")
 
 
 class Growing(Volume):

@@ -11,28 +11,15 @@ import pytest
 from migrator.adapters.bricks import far_blamed
 from migrator.adapters.bricks.blamed import blamed_in_set
 from migrator.adapters.bricks.new_places import look_at_new_places
-from migrator.adapters.executors.local_host import LocalHost
 from migrator.domain.brick import Brick, VolumeState
 from tests.conftest import MakeXfs
 from tests.hand_brick import HandBrick
+from tests.one_host import OneHost
 
 pytestmark = pytest.mark.needs_root
 
 CLIENTS = {b"vol1-client-0": "gl1:/srv/b", b"vol1-client-7": "gl2:/srv/b", b"vol1-client-2": "gl3:/srv/b"}
 DATA, ENTRY, NOTHING = b"\0\0\0\1" + bytes(8), bytes(8) + b"\0\0\0\2", bytes(12)
-
-
-class OneHost:
-    """The `Hosts` port: this machine."""
-
-    def __init__(self) -> None:
-        self._host = LocalHost()
-
-    async def reach(self, _: str) -> LocalHost:
-        return self._host
-
-    async def close(self) -> None:
-        await self._host.close()
 
 
 @pytest.fixture

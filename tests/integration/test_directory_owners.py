@@ -14,7 +14,6 @@ import pytest
 
 from migrator.adapters.bricks.directories import HostDirectories
 from migrator.adapters.bricks.known_directories import DirectoryFiles
-from migrator.adapters.executors.local_host import LocalHost
 from migrator.adapters.filesystems.giving_back import MountedDirectories
 from migrator.domain.brick import Brick
 from migrator.domain.directory_owners import DirectoryFacts
@@ -22,21 +21,9 @@ from migrator.domain.entry import ACL_ACCESS, ACL_DEFAULT
 from migrator.domain.errors import MigratorError, ToolFailed
 from tests.conftest import MakeXfs
 from tests.hand_brick import MDATA, HandBrick
+from tests.one_host import OneHost
 
 pytestmark = pytest.mark.needs_root
-
-
-class OneHost:
-    """The `Hosts` port: this machine."""
-
-    def __init__(self) -> None:
-        self._host = LocalHost()
-
-    async def reach(self, _: str) -> LocalHost:
-        return self._host
-
-    async def close(self) -> None:
-        await self._host.close()
 
 
 @pytest.fixture

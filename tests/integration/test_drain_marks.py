@@ -9,27 +9,14 @@ from pathlib import Path
 import pytest
 
 from migrator.adapters.bricks.marks import marks_on_bricks, still_strange_on
-from migrator.adapters.executors.local_host import LocalHost
 from migrator.decide.drain_preflight import unmark_command
 from migrator.domain.brick import Brick
 from migrator.domain.drain_preflight import BrickMarks
 from tests.conftest import MakeXfs
 from tests.hand_brick import LINKTO, HandBrick
+from tests.one_host import OneHost
 
 pytestmark = pytest.mark.needs_root
-
-
-class OneHost:
-    """The `Hosts` port: this machine."""
-
-    def __init__(self) -> None:
-        self._host = LocalHost()
-
-    async def reach(self, _: str) -> LocalHost:
-        return self._host
-
-    async def close(self) -> None:
-        await self._host.close()
 
 
 @pytest.fixture

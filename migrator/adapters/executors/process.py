@@ -13,15 +13,16 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import IO, Any, TypeVar
+from typing import IO
 
 from migrator.adapters.executors import proc
 from migrator.adapters.executors.ending import KILL_WAIT_S, end_all
 from migrator.domain.errors import ToolFailed
 from migrator.domain.paths import show
 from migrator.domain.transfer import ProcessIdentity
+from migrator.ports.cancelling import to_the_end
 from migrator.ports.processes import Command, Completed, OnOutput
 
 _log = logging.getLogger(__name__)
@@ -32,8 +33,6 @@ GRACE_S = 5.0
 _PIECE_BYTES = 1 << 16
 _DRAIN_S = 2.0
 """How long a finished program's pipes may stay open (a daemon that it started may hold them)."""
-
-_Result = TypeVar("_Result")
 
 
 class LocalProcesses:
@@ -377,18 +376,3 @@ async def _cancel(tasks: Sequence["asyncio.Future[None]"]) -> None:
 
 async def _settled(tasks: Sequence["asyncio.Future[None]"]) -> None:
     await asyncio.gather(*tasks, return_exceptions=True)
-
-
-async def to_the_end(work: Coroutine[Any, Any, _Result]) -> _Result:
-    """Let the work come to its end however often the caller is cancelled meanwhile; the cancellation follows then."""
-    task = asyncio.ensure_future(work)
-    cancelled: asyncio.CancelledError | None = None
-    while not task.done():
-        try:
-            await asyncio.shield(task)
-        except asyncio.CancelledError as error:
-            cancelled = error
-    if cancelled is not None:
-        task.result()
-        raise cancelled
-    return task.result()

@@ -9,9 +9,10 @@ from typing import Any
 from migrator.adapters.executors import far_wire as wire
 from migrator.adapters.executors.connection import Connection, Output, RemoteStream
 from migrator.adapters.executors.proc import TOKEN_VARIABLE
-from migrator.adapters.executors.process import BASE_ENVIRONMENT, Collected, ignore, not_started, to_the_end
+from migrator.adapters.executors.process import BASE_ENVIRONMENT, Collected, ignore, not_started
 from migrator.domain.paths import show
 from migrator.domain.transfer import ProcessIdentity
+from migrator.ports.cancelling import to_the_end
 from migrator.ports.hosts import HostLost
 from migrator.ports.processes import Command, Completed, OnOutput
 

@@ -23,7 +23,6 @@ _CUTOVER_RESTS = frozenset(
     {CutoverState.RETAINED, CutoverState.PURGED, CutoverState.REVERTED, CutoverState.PLANNED, CutoverState.THAWED}
 )
 _DRAIN_RESTS = OUT_STATES | {DrainState.STOPPED}
-_ADDITION_RESTS = ENDED_STATES
 _TREE_ORDER = (TreeState.COPYING, TreeState.ATTENTION, TreeState.PLANNED, TreeState.COPIED, TreeState.VERIFIED)
 
 
@@ -87,7 +86,7 @@ def _stream_rate(one: StreamAtWork, live: bool) -> str:
 def drains_part(status: StatusFacts, width: int) -> Part:
     """Drains and additions of bricks; those that are over come last."""
     drains = sorted(status.drains, key=lambda one: one.state in _DRAIN_RESTS)
-    additions = sorted(status.additions, key=lambda one: one.state in _ADDITION_RESTS)
+    additions = sorted(status.additions, key=lambda one: one.state in ENDED_STATES)
     rows = [_drain_row(one) for one in drains] + [_addition_row(one) for one in additions]
     fields = (
         Field(flexible=True, least=26),
@@ -99,7 +98,7 @@ def drains_part(status: StatusFacts, width: int) -> Part:
         Field(right=True, drop=3),
     )
     under_way = any(one.state not in _DRAIN_RESTS for one in drains) or any(
-        one.state not in _ADDITION_RESTS for one in additions
+        one.state not in ENDED_STATES for one in additions
     )
     return Part(label="bricks", lines=grid(fields, rows, width), rank=Rank.BRICKS if under_way else Rank.RESTING_BRICKS)
 

@@ -1,7 +1,7 @@
 """One run of a suite on one file system: make, look around, each step on every host at once, remove."""
 
 import asyncio
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from migrator.decide.benchmark_figures import HostFigures, figure
@@ -9,6 +9,7 @@ from migrator.domain.benchmark import Background, BenchmarkRecord, Measurement, 
 from migrator.domain.errors import MigratorError, Refused, ToolFailed
 from migrator.domain.events import EventKind, Severity
 from migrator.ports.benchmarks import StepSeen, WorkDirectory
+from migrator.ports.cancelling import to_the_end
 from migrator.stages.benchmarks.context import BenchmarkWorld, part_of
 
 _LEAD_S = 0.5
@@ -44,7 +45,7 @@ class Bench:
             for step in self.suite.steps:
                 await self._step(step, place, run, directories, background)
         finally:
-            await _to_the_end(self._remove(directories))
+            await to_the_end(self._remove(directories))
 
     async def _require_same(self, place: Place) -> None:
         """Hours may have gone by, and an empty mount point would be measured in the place of the file system, and filled."""
@@ -144,20 +145,6 @@ class Bench:
                     f"the work directory cannot be removed: {error.message}; `migrator bench clean` tries again",
                     Severity.WARNING,
                 )
-
-
-async def _to_the_end(work: Coroutine[object, object, None]) -> None:
-    """Also when this task is cancelled meanwhile; the cancellation follows then."""
-    task = asyncio.ensure_future(work)
-    cancelled: asyncio.CancelledError | None = None
-    while not task.done():
-        try:
-            await asyncio.shield(task)
-        except asyncio.CancelledError as error:
-            cancelled = error
-    task.result()
-    if cancelled is not None:
-        raise cancelled
 
 
 def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:

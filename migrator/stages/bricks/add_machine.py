@@ -2,7 +2,7 @@
 
 import asyncio
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from migrator.decide.addition import begin_again, next_step
 from migrator.domain.addition import ENDED_STATES, AdditionRecord, AdditionState, AdditionStep
@@ -119,16 +119,16 @@ class AdditionMachine:
         return self.summary(record, AdditionEnding.HALTED, step.words, step.hint, reasons=step.reasons)
 
     def _finished(self, record: AdditionRecord, words: str) -> AdditionSummary:
-        doubts = self.actor.doubts
-        failures = self.summary(record, AdditionEnding.DONE, words).failures
-        if failures:
-            words += f"; {several(failures, 'file')} could not be moved, and stay where they are"
-        if not doubts:
-            return self.summary(record, AdditionEnding.DONE, words)
+        summary = self.summary(record, AdditionEnding.DONE, words)
+        if summary.failures:
+            left = f"{several(summary.failures, 'file')} could not be moved, and stay where they are"
+            summary = replace(summary, words=f"{words}; {left}")
+        if not self.actor.doubts:
+            return summary
         hint = (
             "look at these paths on the bricks and through the mount, put them right, then `migrator scan --via bricks`"
         )
-        return self.summary(record, AdditionEnding.DOUBTED, words, hint, reasons=doubts)
+        return replace(summary, ending=AdditionEnding.DOUBTED, hint=hint, reasons=self.actor.doubts)
 
     def _stuck(self, record: AdditionRecord) -> AdditionSummary:
         words = f"{record.shown_bricks} is {record.state.value}: {record.failure}"

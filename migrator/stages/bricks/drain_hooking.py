@@ -12,7 +12,6 @@ from migrator.domain.drain_seen import AuditSeen
 from migrator.domain.errors import ToolFailed
 from migrator.domain.hooks import HookFacts, HookState, HookStep
 from migrator.stages.bricks.drain_context import DrainCall, DrainWorld, hooked, hooked_failure
-from migrator.stages.hooking import StepHooks
 
 _CLOSED_AT_THE_END = (HookStep.STOP, HookStep.COMMIT, HookStep.AUDIT, HookStep.DRAIN)
 """What was begun last ends first."""
@@ -32,19 +31,16 @@ class DrainHooks:
     call: DrainCall
     _asked: bool = False
 
-    def _hooking(self) -> StepHooks | None:
-        return self.call.hooking()
-
     async def ask(self, record: DrainRecord) -> None:
         """Those before a drain, once in every process that is about to begin it: they are guards. Raises Refused."""
-        hooking = self._hooking()
+        hooking = self.call.hooking()
         if hooking is not None and not self._asked:
             await hooking.before(hooked(record, HookStep.DRAIN), self.call.facts(record))
         self._asked = True
 
     async def ask_back(self, record: DrainRecord) -> None:
         """Those before a drain is taken back: they are guards as well. Raises Refused."""
-        hooking = self._hooking()
+        hooking = self.call.hooking()
         if hooking is not None:
             await hooking.before(hooked(record, HookStep.STOP), self.call.facts(record))
 
@@ -62,13 +58,13 @@ class DrainHooks:
             await self._catch_up(record, step, stopped if step is HookStep.STOP else state)
 
     async def _catch_up(self, record: DrainRecord, step: HookStep, state: HookState) -> None:
-        hooking = self._hooking()
+        hooking = self.call.hooking()
         if hooking is not None:
             await hooking.catch_up(hooked(record, step), self.call.facts(record, state=state))
 
     async def around_audit(self, record: DrainRecord, audit: Callable[[], Awaitable[AuditSeen]]) -> AuditSeen:
         """The audit before a commit. Raises HookSkipped, Refused."""
-        hooking = self._hooking()
+        hooking = self.call.hooking()
         if hooking is None:
             return await audit()
 
@@ -79,7 +75,7 @@ class DrainHooks:
 
     async def around_commit(self, record: DrainRecord, commit: Callable[[], Awaitable[None]]) -> None:
         """The commit. Raises HookSkipped, Refused."""
-        hooking = self._hooking()
+        hooking = self.call.hooking()
         if hooking is None:
             await commit()
             return
@@ -104,7 +100,7 @@ class DrainHooks:
         """A step that is done by its `pre` hooks, one brick after the other; then it is looked at. Raises HookSkipped, Refused,
         ToolFailed.
         """
-        hooking = self._hooking()
+        hooking = self.call.hooking()
         if hooking is None:
             raise ToolFailed("there are no hooks that could do it")
 
@@ -122,7 +118,7 @@ class DrainHooks:
         """Those that people are told by that they have to look, once for each failure; `ended` None: the call begins, or ended by
         an exception. `back`: it is to take the drain back. May be called again.
         """
-        hooking = self._hooking()
+        hooking = self.call.hooking()
         if hooking is None:
             return
         failure = drain_failure(record, self.call.world.ledger.drains.steps(record.id), ended, back=back)

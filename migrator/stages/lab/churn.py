@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from migrator.domain.errors import UsageError
 from migrator.domain.paths import is_beneath, join, parent, show
 from migrator.domain.units import KIB
+from migrator.ports.cancelling import to_the_end
 from migrator.ports.clock import Clock
 from migrator.stages.lab.churn_index import ChurnIndex
 from migrator.stages.lab.churn_journal import ChurnJournal
@@ -59,7 +60,8 @@ async def lab_churn(
             if early_s > 0:
                 await _sleep_or_stop(clock, early_s, stop)
                 continue
-            kind, worked = await _to_the_end(worker.step)
+            # Nothing may be written after the churn has ended.
+            kind, worked = await to_the_end(asyncio.to_thread(worker.step))
             done[kind] += 1
             refused += not worked
             count += 1
@@ -83,16 +85,6 @@ def _is_directory(path: bytes) -> bool:
         return stat.S_ISDIR(os.lstat(path).st_mode)
     except OSError:
         return False
-
-
-async def _to_the_end(step: Callable[[], tuple[str, bool]]) -> tuple[str, bool]:
-    """One operation in a thread; cancellation waits for it, so that nothing is written after the churn has ended."""
-    working = asyncio.ensure_future(asyncio.to_thread(step))
-    try:
-        return await asyncio.shield(working)
-    except asyncio.CancelledError:
-        await asyncio.wait([working])
-        raise
 
 
 async def _sleep_or_stop(clock: Clock, duration_s: float, stop: asyncio.Event) -> None:

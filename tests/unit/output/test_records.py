@@ -28,6 +28,7 @@ from migrator.domain.scan import BrickWalk, CatalogRecord, ScanTimes
 from migrator.domain.transfer import FileProblem, FileProblemKind, StopReason
 from migrator.domain.tree import UserTree
 from migrator.domain.units import several
+from tests.catalogs import whole_catalog
 from tests.contracts.plans import small_plan, usage
 from tests.unit.output.facts import verification
 
@@ -176,44 +177,18 @@ def test_a_catalog_says_why_it_is_not_whole() -> None:
 
 def test_no_part_of_a_scan_takes_longer_than_the_whole() -> None:
     """A record begins when the volume was looked at, and that time belongs to the scan too."""
-    record = CatalogRecord(
-        name="c1",
-        scan_id=1,
-        site_id="s",
-        via="bricks",
-        trees=(),
-        parts=(),
-        started_at_s=10.0,
-        finished_at_s=10.2,
-        whole=True,
-        reasons=(),
-        rows=0,
-        files=0,
-        directories=0,
-        size_bytes=0,
-        problems=0,
-        times=ScanTimes(checks_s=3.5, walk_s=0.5, finish_s=0.5),
+    record = whole_catalog(
+        started_at_s=10.0, finished_at_s=10.2, times=ScanTimes(checks_s=3.5, walk_s=0.5, finish_s=0.5)
     )
     assert "took: 4.5 s" in text_of(catalog_document(record))
 
 
 def test_a_catalog_of_bricks_shows_each_of_them_and_where_the_time_went() -> None:
-    record = CatalogRecord(
-        name="c1",
-        scan_id=1,
-        site_id="s",
-        via="bricks",
-        trees=(),
-        parts=(),
+    record = whole_catalog(
         started_at_s=10.0,
         finished_at_s=100.0,
-        whole=True,
-        reasons=(),
         rows=3,
         files=2,
-        directories=1,
-        size_bytes=4096,
-        problems=0,
         way_reasons=("features.shard is on",),
         findings=("1 directory is missing on some brick",),
         bricks=(BrickWalk(brick="gl1:/b\n1", host="gl1", rows=3000, directories=1000, elapsed_s=2.0, whole=False),),
