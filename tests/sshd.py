@@ -84,15 +84,18 @@ class Sshd:
         """Stop sshd and every session of it."""
         if self._server is None:
             return
-        members = subprocess.run(
-            ["ip", "netns", "pids", self.namespace], check=True, capture_output=True
-        ).stdout.split()
+        members = self.members()
         self._server.kill()
         self._server.wait()
         for pid in members:
             with _gone_is_fine():
-                os.kill(int(pid), 9)
+                os.kill(pid, 9)
         self._server = None
+
+    def members(self) -> tuple[int, ...]:
+        """Every process in its network."""
+        found = subprocess.run(["ip", "netns", "pids", self.namespace], check=True, capture_output=True)
+        return tuple(map(int, found.stdout.split()))
 
     def take_link_down(self) -> None:
         """As when a cable is pulled: nothing comes through, and nobody is told."""

@@ -27,7 +27,7 @@ class Watching:
 
 
 def watched(record: AdditionRecord, seen: AdditionSeen, what: Watching, *, anew: bool = False) -> Step:
-    """Begin, watch, or end. `anew`: whatever is listed now came before, unless it moves files."""
+    """Begin, watch, or end. `anew`: whatever is listed now came before, unless it moves files; its own is watched again then."""
     if missing := tuple(_missing(seen)):
         return Halt(
             words=f"whether the {what.words} of volume {record.volume} goes on, not every host tells",
@@ -38,9 +38,11 @@ def watched(record: AdditionRecord, seen: AdditionSeen, what: Watching, *, anew:
     if halt := _drained(record, seen):
         return halt
     task = next((one for one in seen.tasks or () if one.kind is TaskKind.REBALANCE), None)
+    notes = record.notes
+    if anew and task is not None and task.unfinished and task.id == notes.task_id:
+        return replace(what.begin, seen_done=True, task_id=task.id)
     if anew:
         return _after_others(record, task, what)
-    notes = record.notes
     if task is None:
         if notes.task_id:
             return give_up(f"the {what.words} was stopped by somebody else, or Gluster has forgotten it")
@@ -74,7 +76,10 @@ def _own(record: AdditionRecord, seen: AdditionSeen, what: Watching, task: Volum
         )
     if any(one.status in _MOVING for one in progress.counters):
         if seen.stalled:
-            return give_up(f"the {what.words} stands still: {seen.stalled}")
+            return give_up(
+                f"the {what.words} stands still: {seen.stalled}; `gluster volume rebalance {record.volume} stop` ends it, and "
+                "the same command begins another one"
+            )
         return Act(step=AdditionStep.WATCH, intent=record.state, result=record.state)
     if problems := tuple(_failures(progress, what)):
         return give_up(f"{what.words}: {'; '.join(problems)}")

@@ -110,7 +110,7 @@ def begin_again(record: DrainRecord, seen: DrainSeen) -> Step:
         return _start(record, seen)
     if halt := another_drain(record, task):
         return halt
-    if task.id != record.notes.task_id or (moves(seen) and not seen.stalled):
+    if task.id != record.notes.task_id or (moves(seen) and not (seen.stalled or seen.lost)):
         return _adopt(task)
     if silent_hosts(record, seen) and not seen.silent:
         # Files may be moved all the same, or will be when glusterd is right again.
@@ -228,6 +228,8 @@ def _under_way(record: DrainRecord, seen: DrainSeen) -> Step:
             look_again=True,
         )
     if moves(seen):
+        if seen.lost:
+            return _give_up(seen.lost)
         if seen.stalled:
             return _give_up(f"it stands still: {seen.stalled}")
         if record.state in (_S.STARTED, _S.DRAINING):

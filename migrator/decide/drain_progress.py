@@ -4,12 +4,12 @@ Gluster's own estimate is not used: it is wrong (#1507), and the counters of a h
 progress` for good.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from migrator.domain.drain import DrainSample
 from migrator.domain.units import format_duration
-from migrator.domain.volume_tasks import TaskStatus
+from migrator.domain.volume_tasks import TaskProgress, TaskStatus
 
 _MOVING = (TaskStatus.IN_PROGRESS, TaskStatus.NOT_STARTED)
 
@@ -22,6 +22,25 @@ class DrainRate:
     files_per_s: float
     bytes_per_s: float
     lookups_per_s: float = 0.0
+
+
+def samples_of(progress: TaskProgress, at_s: float) -> tuple[DrainSample, ...]:
+    """Gluster's counters as they are kept. `localhost` is whoever was asked: the id of its glusterd is the same for all."""
+    return tuple(
+        DrainSample(
+            task_id=progress.task_id,
+            at_s=at_s,
+            host=one.host_id or one.host,
+            files=one.files,
+            size_bytes=one.size_bytes,
+            lookups=one.lookups,
+            failures=one.failures,
+            skipped=one.skipped,
+            status=one.status,
+            runtime_s=one.runtime_s,
+        )
+        for one in progress.counters
+    )
 
 
 def drain_rate(samples: Sequence[DrainSample], *, task_id: str, window_s: float) -> DrainRate | None:
@@ -82,9 +101,12 @@ def last_counts(samples: Sequence[DrainSample]) -> tuple[DrainSample, ...]:
     return (*ended, *dropped.values(), *newest.values())
 
 
-def stalled(samples: Sequence[DrainSample], *, task_id: str, now_s: float, limit_s: float) -> str:
+def stalled(
+    samples: Sequence[DrainSample], *, task_id: str, now_s: float, limit_s: float, names: Mapping[str, str]
+) -> str:
     """Why a drain is said to stand still, as a sentence: a host that moves files has told the same counters for longer than
     the limit. Empty where it goes on. The limit has to be longer than the largest file takes, which counts only at its end.
+    `names` are those of hosts by what their samples have for them.
     """
     still = []
     for host in sorted({sample.host for sample in samples if sample.task_id == task_id}):
@@ -99,7 +121,7 @@ def stalled(samples: Sequence[DrainSample], *, task_id: str, now_s: float, limit
                 break
             since_s = one.at_s
         if now_s - since_s > limit_s:
-            still.append(f"{host} has counted nothing for {format_duration(now_s - since_s)}")
+            still.append(f"{names.get(host, host)} has counted nothing for {format_duration(now_s - since_s)}")
     return "; ".join(still)
 
 

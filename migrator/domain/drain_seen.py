@@ -61,7 +61,8 @@ class DrainSeen:
     `state` is the volume with its peers and bricks, `tasks` every task that its status lists, `progress` the counters of
     the drain, where there is one. `layout` are the counters of the newest rebalance or fix-layout. `options` are those of
     the volume that are set (from `state`). `preflight` are the sentences that speak against a start. `stalled` says why a
-    drain that is in progress does not go on (empty: it does), `silent` why no counters of it are to be waited for any longer
+    drain that is in progress does not go on (empty: it does), `lost` that a process that moves files has ended without a word,
+    `silent` why no counters of it are to be waited for any longer
     (empty: they are told, or may be yet). `causes` are sentences on what may have made a drain fail that
     Gluster has ended (room, bricks, hosts). `places` tells by brick what lies where it was.
     `may_recover`: what is left may be brought back, which this call was asked for and has not done yet.
@@ -73,6 +74,7 @@ class DrainSeen:
     layout: TaskProgress | None = None
     preflight: tuple[str, ...] | None = None
     stalled: str = ""
+    lost: str = ""
     silent: str = ""
     causes: tuple[str, ...] = ()
     audit: AuditSeen | None = None

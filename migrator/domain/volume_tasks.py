@@ -72,6 +72,11 @@ class TaskProgress:
     counters: tuple[TaskCounters, ...]
 
     @property
+    def names(self) -> dict[str, str]:
+        """The hosts by what their samples have for them."""
+        return {one.host_id or one.host: one.host for one in self.counters}
+
+    @property
     def files(self) -> int:
         """Files that were moved."""
         return sum(one.files for one in self.counters)

@@ -44,12 +44,12 @@ def take_down(directory: Path) -> bool:
     return asyncio.run(lab_down(os.fsencode(directory), LocalProcesses(), WallClock()))
 
 
-def wait_until(true: Callable[[], bool], what: str) -> None:
+def wait_until(true: Callable[[], bool], what: str, *, deadline_s: float = DEADLINE_S) -> None:
     """Poll with a deadline."""
-    end = time.monotonic() + DEADLINE_S
+    end = time.monotonic() + deadline_s
     while not true():
         if time.monotonic() > end:
-            raise AssertionError(f"not within {DEADLINE_S} s: {what}")
+            raise AssertionError(f"not within {deadline_s} s: {what}")
         time.sleep(0.05)
 
 

@@ -20,8 +20,8 @@ from tests.cluster.brick_runs import brick_runs
 from tests.cluster.conftest import MakeLab
 from tests.cluster.handle import LabHandle, wait_until
 from tests.cluster.leftovers import GFID, left_file, linked_symlink
+from tests.cluster.opening import open_behind
 from tests.cluster.site import LabSite
-from tests.cluster.test_freezing import open_behind
 from tests.delta_changes import let_settle
 
 pytestmark = [pytest.mark.cluster, pytest.mark.needs_root, pytest.mark.slow, pytest.mark.timeout(600)]
@@ -70,8 +70,7 @@ def retire(site: LabSite, *, code: int = 0) -> Any:
 @contextmanager
 def copied(lab: LabHandle, scratch: Path) -> Iterator[LabSite]:
     """A site whose users have been copied, verified, and have links that lead to their trees."""
-    lab.gluster("volume", "set", "vol1", "performance.open-behind", "off")
-    wait_until(lambda: not open_behind(lab), "the client has taken the option")
+    open_behind(lab, "off")
     links = scratch / "links"
     links.mkdir()
     for tree in trees_of(lab):

@@ -17,8 +17,8 @@ from migrator.domain.units import MIB
 from tests.cluster.brick_runs import BrickRuns, brick_runs
 from tests.cluster.conftest import SMALL
 from tests.cluster.handle import LabHandle, bring_up, take_down, wait_until
+from tests.cluster.opening import open_behind
 from tests.cluster.sides import assert_equal
-from tests.cluster.test_freezing import open_behind
 from tests.cut_site import top_facts
 from tests.delta_changes import exchange, let_settle, write
 from tests.holders import holding
@@ -135,8 +135,7 @@ def cluster(lab_parent: Path) -> Iterator[Cluster]:
         # Users have to come to their trees.
         for path in (lab_parent, directory):
             path.chmod(0o755)
-        lab.gluster("volume", "set", spec.volume, "performance.open-behind", "off")
-        wait_until(lambda: not open_behind(lab), "the client has taken the option")
+        open_behind(lab, "off")
         with TemporaryDirectory(prefix="migrator-test-") as name:
             Path(name).chmod(0o755)
             with _copied(lab, Path(name)) as made:
@@ -232,17 +231,16 @@ def test_three_users_are_moved_one_after_the_other_while_the_others_work(cluster
 
 
 def test_what_no_search_would_see_is_told_before_anybody_is_frozen(cluster: Cluster) -> None:
-    (user,), option = cluster.take(), ("volume", "set", SMALL.volume, "performance.open-behind")
+    (user,) = cluster.take()
     site, before = cluster.runs.site.file, top_facts(cluster.source(user))
     text = site.read_text()
     site.write_text(text.replace('freeze = "hook"', 'freeze = "top"'))
-    cluster.lab.gluster(*option, "on")
+    open_behind(cluster.lab, "on")
     try:
         found = [cluster.move("cutover", user, *words, code=4) for words in (("--dry-run",), ())]
     finally:
-        cluster.lab.gluster(*option, "off")
         site.write_text(text)
-        wait_until(lambda: not open_behind(cluster.lab), "the client has taken the option")
+        open_behind(cluster.lab, "off")
     for one in found:
         assert one["ending"] == "refused", one
         assert any("performance.open-behind is on" in problem for problem in one["problems"]), one

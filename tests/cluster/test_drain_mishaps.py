@@ -22,7 +22,7 @@ from tests.cluster.handle import DEADLINE_S, LabHandle, bring_up, take_down, wai
 from tests.cluster.site import lab_site
 from tests.cluster.test_brick_drain import SETTINGS, Drains, digests, start_glusterd
 
-pytestmark = [pytest.mark.cluster, pytest.mark.needs_root, pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.cluster, pytest.mark.needs_root, pytest.mark.slow, pytest.mark.timeout(480)]
 
 WAITING = """#!/bin/sh
 case " $* " in
@@ -213,14 +213,30 @@ def test_a_drain_whose_host_reboots_comes_to_its_end_by_itself(drains: Drains, b
     # It is looked at while the host is away: nothing is concluded from that.
     wait_until(lambda: drains.state() in ("started", "draining"), "it is watched")
     lab.boot_host(lab.host_of(brick))
-    if running.wait(2 * DEADLINE_S) != 0:
+    ended(drains, brick, before, running)
+
+
+def test_a_drain_whose_mover_is_killed_is_begun_anew_by_itself(drains: Drains, before: Mapping[str, str]) -> None:
+    """Gluster says for good that it is in progress."""
+    lab, brick = drains.lab, brick_of(drains, 1, 3)
+    running = start_held(drains, brick)
+    wait_until(lambda: bool(lab.movers(lab.host_of(brick))), "it moves files")
+    for pid in lab.movers(lab.host_of(brick)):
+        os.kill(pid, signal.SIGKILL)
+    (drains.marks / "hold").unlink()
+    wait_until(lambda: "no process moves files any more" in said(drains), "it is found", deadline_s=2 * DEADLINE_S)
+    ended(drains, brick, before, running)
+
+
+def ended(drains: Drains, brick: LabBrick, before: Mapping[str, str], running: "subprocess.Popen[bytes]") -> None:
+    """The drain has come to its end by itself, or is brought there, and nothing is lost."""
+    state = "committed"
+    if running.wait(3 * DEADLINE_S) != 0:
         assert "left on the bricks" in said(drains), said(drains)
         state = to_its_end(drains, brick, before)
-    else:
-        state = "committed"
     assert drains.state() == state
     assert (brick.name in drains.names()) == (state == "stopped")
-    wait_until_all_is_there(lab, before)
+    wait_until_all_is_there(drains.lab, before)
 
 
 def test_a_drain_whose_mover_is_lost_in_a_reboot_goes_on_when_it_was_helped_as_told(
@@ -243,7 +259,7 @@ def test_a_drain_whose_mover_is_lost_in_a_reboot_goes_on_when_it_was_helped_as_t
         file.unlink()
     lab.stop_glusterd(host)
     asyncio.run(start_glusterd(lab, brick))
-    assert running.wait(2 * DEADLINE_S) == 0, said(drains)
+    assert running.wait(3 * DEADLINE_S) == 0, said(drains)
     assert drains.state() == "committed"
     assert brick.name not in drains.names()
     wait_until_all_is_there(lab, before)

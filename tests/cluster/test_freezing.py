@@ -3,6 +3,7 @@
 import asyncio
 import os
 import shutil
+import stat
 import subprocess
 from collections.abc import Iterator
 from dataclasses import replace
@@ -22,6 +23,7 @@ from migrator.domain.lab import LabBrick
 from migrator.stages.lab import sshd
 from tests.cluster.handle import LabHandle, WallClock, wait_until
 from tests.cluster.hosts import LabHosts
+from tests.cluster.opening import HOLD, OPEN_BEHIND, copies, facts_of, open_behind
 from tests.holders import holding
 from tests.xfs import run_tool
 
@@ -29,8 +31,6 @@ pytestmark = [pytest.mark.cluster, pytest.mark.needs_root, pytest.mark.slow]
 
 TREE = b"frozen/ann"
 UID = 20_001
-_OPEN_BEHIND = "performance.open-behind"
-_HOLD = "held = os.open(sys.argv[1], eval(sys.argv[2]))"
 
 
 @pytest.fixture
@@ -49,9 +49,9 @@ def tree(lab: LabHandle) -> Iterator[Path]:
 @pytest.fixture(scope="module", autouse=True)
 def opened_at_once(lab: LabHandle) -> Iterator[None]:
     """Clients open on the bricks what is opened, as a site has it that freezes its users."""
-    lab.gluster("volume", "set", lab.state.spec.volume, _OPEN_BEHIND, "off")
+    open_behind(lab, "off")
     yield
-    lab.gluster("volume", "reset", lab.state.spec.volume, _OPEN_BEHIND)
+    lab.gluster("volume", "reset", lab.state.spec.volume, OPEN_BEHIND)
 
 
 @pytest.fixture
@@ -99,19 +99,13 @@ def on_bricks(writers: Writers) -> set[tuple[str, bytes, bool]]:
 
 
 def brick_of(lab: LabHandle, path: Path) -> LabBrick:
-    """Where the data of a file lies: the only copy that is no link-to file."""
-    relative = path.relative_to(lab.source)
-    (found,) = [
-        brick
-        for brick in lab.bricks
-        if (copy := lab.brick_directory(brick) / relative).exists() and copy.lstat().st_mode & 0o7777 != 0o1000
-    ]
-    return found
+    ((brick, _),) = copies(lab, path)
+    return brick
 
 
 def test_a_writer_is_named_on_its_brick_until_it_closes(lab: LabHandle, hosts: LabHosts, tree: Path) -> None:
     path = tree / "deep/data"
-    code = f"{_HOLD}\nos.write(held, b'written')"
+    code = f"{HOLD}\nos.write(held, b'written')"
     with holding(code, path, "os.O_WRONLY | os.O_CREAT") as pid:
         writers = search(lab, hosts)
         brick = brick_of(lab, path)
@@ -130,13 +124,17 @@ def test_files_by_the_store_of_gluster_readers_and_directories(lab: LabHandle, h
     path = tree / "deep/er/data"
     path.write_bytes(b"x")
     with (
-        holding(_HOLD, path, "os.O_RDWR | os.O_APPEND"),
-        holding(_HOLD, path, "os.O_RDONLY"),
-        holding(f"{_HOLD}\nos.listdir(held)", tree, "os.O_RDONLY"),
+        holding(HOLD, path, "os.O_RDWR | os.O_APPEND"),
+        holding(HOLD, path, "os.O_RDONLY"),
+        holding(f"{HOLD}\nos.listdir(held)", tree, "os.O_RDONLY"),
     ):
         # Opened again, a brick has them by their gfid alone.
         brick = brick_of(lab, path)
-        links = [fd.readlink() for fd in Path(f"/proc/{lab.brick_pids()[brick.name]}/fd").iterdir() if is_file(fd)]
+        links = [
+            fd.readlink()
+            for fd in Path(f"/proc/{lab.brick_pids()[brick.name]}/fd").iterdir()
+            if (facts := facts_of(fd)) is not None and stat.S_ISREG(facts.st_mode)
+        ]
         assert any(".glusterfs" in link.parts for link in links)
         writers = search(lab, hosts)
     name = b"frozen/ann/deep/er/data"
@@ -146,41 +144,25 @@ def test_files_by_the_store_of_gluster_readers_and_directories(lab: LabHandle, h
     assert not any(can_write(one) for one in writers.open_files if one.kind is OpenKind.DIRECTORY)
 
 
-def is_file(fd: Path) -> bool:
-    try:
-        return fd.is_file()
-    except OSError:
-        return False
-
-
 def test_what_clients_open_late_is_unseen_and_shows_without_that(lab: LabHandle, hosts: LabHosts, tree: Path) -> None:
     path = tree / "deep/data"
     path.write_bytes(b"x")
-    volume = lab.state.spec.volume
     try:
-        lab.gluster("volume", "set", volume, _OPEN_BEHIND, "on")
-        wait_until(lambda: open_behind(lab), "the client has taken the option")
-        with holding(_HOLD, path, "os.O_RDWR"):
+        open_behind(lab, "on")
+        with holding(HOLD, path, "os.O_RDWR"):
             late = search(lab, hosts)
             assert on_bricks(late) == set()
-            assert [sentence.split(":")[0] for sentence in late.unseen] == [f"{_OPEN_BEHIND} is on"]
-            lab.gluster("volume", "set", volume, _OPEN_BEHIND, "off")
+            assert [sentence.split(":")[0] for sentence in late.unseen] == [f"{OPEN_BEHIND} is on"]
+            lab.gluster("volume", "set", lab.state.spec.volume, OPEN_BEHIND, "off")
             wait_until(lambda: bool(on_bricks(search(lab, hosts))), "the descriptor is opened on its brick")
     finally:
-        lab.gluster("volume", "set", volume, _OPEN_BEHIND, "off")
-        wait_until(lambda: not open_behind(lab), "the client has taken the option")
-
-
-def open_behind(lab: LabHandle) -> bool:
-    """Whether this machine's client opens late now: its graph in use has the translator."""
-    graphs = lab.source / ".meta/graphs"
-    return any(name.endswith("-open-behind") for name in os.listdir(graphs / (graphs / "active").readlink()))
+        open_behind(lab, "off")
 
 
 def test_renamed_into_the_tree_and_out_of_it(lab: LabHandle, hosts: LabHosts, tree: Path) -> None:
     """Gluster gives a file its new name by a link: the name that a brick opened it by is gone."""
     outside = lab.source / "frozen/ben"
-    code = f"{_HOLD}\nos.rename(sys.argv[1], sys.argv[3])"
+    code = f"{HOLD}\nos.rename(sys.argv[1], sys.argv[3])"
     with (
         holding(code, outside / "one", "os.O_WRONLY | os.O_CREAT", tree / "deep/two"),
         holding(code, tree / "three", "os.O_WRONLY | os.O_CREAT", outside / "four"),
@@ -195,14 +177,14 @@ def test_another_name_of_a_linked_file(lab: LabHandle, hosts: LabHosts, tree: Pa
     outside = lab.source / "frozen/ben/link"
     (tree / "data").write_bytes(b"x")
     os.link(tree / "data", outside)
-    with holding(_HOLD, outside, "os.O_WRONLY"):
+    with holding(HOLD, outside, "os.O_WRONLY"):
         assert {path for _, path, _ in on_bricks(search(lab, hosts))} == {b"frozen/ann/data"}
         both = {path for _, path, _ in on_bricks(search(lab, hosts, (TREE, b"frozen/ben")))}
         assert both == {b"frozen/ann/data", b"frozen/ben/link"}
 
 
 def test_a_file_without_a_name_writes_nothing_of_the_tree(lab: LabHandle, hosts: LabHosts, tree: Path) -> None:
-    code = f"{_HOLD}\nos.unlink(sys.argv[1])"
+    code = f"{HOLD}\nos.unlink(sys.argv[1])"
     with holding(code, tree / "scratch", "os.O_RDWR | os.O_CREAT"):
         writers = search(lab, hosts)
     assert on_bricks(writers) == set()
@@ -218,7 +200,7 @@ def test_without_the_names_that_gluster_keeps_the_brick_is_walked(lab: LabHandle
     for name in os.listxattr(copy):
         if name.startswith("trusted.gfid2path."):
             os.removexattr(copy, name)
-    with holding(_HOLD, path, "os.O_RDWR"):
+    with holding(HOLD, path, "os.O_RDWR"):
         writers = search(lab, hosts)
     assert on_bricks(writers) == {(brick.name, b"frozen/ann/deep/er/old", True)}
 
@@ -353,7 +335,7 @@ def test_somebody_at_work_inside_is_found_after_the_top_is_closed(
     tops = MountedTops(os.fsencode(lab.source))
     kept = tops.read_top(TREE)
     user = ("setpriv", f"--reuid={UID}", f"--regid={UID}", "--clear-groups")
-    code = f"{_HOLD}\nos.write(held, b'before')"
+    code = f"{HOLD}\nos.write(held, b'before')"
     with holding(code, public / TREE.decode() / "data", "os.O_WRONLY | os.O_CREAT", prefix=user):
         tops.freeze(TREE, kept)
         found: list[OpenFile] = list(search(lab, hosts).open_files)

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -389,13 +390,15 @@ class TestController:
     def test_its_streams_end_there(self, sshd: Sshd, token: str, link: str) -> None:
         """By the end of the connection; where that does not come through, by the lease."""
         lease_s = LEASE_S if link == "down" else 1000.0
-        before = _directories()
+        before = _directories(sshd)
         controller = self.start(sshd.transport(lease_s=lease_s), token)
         try:
             with controller:
                 assert controller.stdout is not None
                 assert controller.stdout.readline() == b"up\n"
                 assert carriers([token])
+                own = _directories(sshd) - before
+                assert len(own) == 1
                 if link == "down":
                     sshd.take_link_down()
                 controller.kill()
@@ -403,9 +406,14 @@ class TestController:
         finally:
             controller.kill()
         asyncio.run(until(lambda: not carriers([token])))
-        asyncio.run(until(lambda: _directories() <= before))
+        asyncio.run(until(lambda: not any(map(os.path.exists, own))))
 
 
-def _directories() -> set[str]:
-    """Where far ends place files."""
-    return {name for name in os.listdir("/run") if name.startswith("migrator-far-end-")}
+def _directories(sshd: Sshd) -> set[Path]:
+    """Where the far ends behind this sshd place files: each holds its own open."""
+    held = set()
+    for pid in sshd.members():
+        for fd in Path(f"/proc/{pid}/fd").glob("*"):
+            with suppress(OSError):
+                held.add(fd.readlink())
+    return {path for path in held if path.name.startswith("migrator-far-end-")}

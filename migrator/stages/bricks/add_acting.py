@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 from migrator.decide.addition import grown, problems_before
 from migrator.decide.addition_standing import standing
+from migrator.decide.drain_progress import samples_of
 from migrator.domain.addition import (
     NO_NOTES,
     AdditionNotes,
@@ -20,7 +21,7 @@ from migrator.domain.progress import DrainProgress
 from migrator.domain.units import format_duration, format_size
 from migrator.domain.volume_tasks import TaskKind, TaskProgress, TaskStatus
 from migrator.stages.bricks.add_audit import audit_bricks_after
-from migrator.stages.bricks.add_context import AdditionCall, hooked, samples_of, subject_of
+from migrator.stages.bricks.add_context import AdditionCall, hooked, subject_of
 from migrator.stages.bricks.add_directories import (
     forget_directories,
     keeping_right,

@@ -9,10 +9,8 @@ from migrator.domain.addition import AdditionRecord, TargetRoom
 from migrator.domain.addition_run import AdditionRequest
 from migrator.domain.addition_seen import NewPlace
 from migrator.domain.brick import VolumeState
-from migrator.domain.drain import DrainSample
 from migrator.domain.hooks import HookFacts, HookState, HookStep
 from migrator.domain.scan import CatalogRecord
-from migrator.domain.volume_tasks import TaskProgress
 from migrator.ports.additions import AdditionCommands
 from migrator.ports.blocking import Blocking
 from migrator.ports.clock import Clock
@@ -160,22 +158,3 @@ def _hooked_failure(record: AdditionRecord, step_id: int) -> HookedStep:
 def subject_of(record: AdditionRecord) -> str:
     """That of its events."""
     return f"addition of {record.shown_bricks}"
-
-
-def samples_of(progress: TaskProgress, at_s: float) -> tuple[DrainSample, ...]:
-    """Gluster's counters as they are kept. `localhost` is whoever was asked: the id of its glusterd is the same for all."""
-    return tuple(
-        DrainSample(
-            task_id=progress.task_id,
-            at_s=at_s,
-            host=one.host_id or one.host,
-            files=one.files,
-            size_bytes=one.size_bytes,
-            lookups=one.lookups,
-            failures=one.failures,
-            skipped=one.skipped,
-            status=one.status,
-            runtime_s=one.runtime_s,
-        )
-        for one in progress.counters
-    )

@@ -6,6 +6,7 @@ from typing import TypeVar
 
 from migrator.decide.addition import may_add
 from migrator.decide.drain_progress import stalled
+from migrator.decide.lost_movers import lost_after_s, lost_movers
 from migrator.domain.addition import ENDED_STATES, IN_STATES, UNTOUCHED_STATES, AdditionRecord, AdditionSide
 from migrator.domain.addition_seen import AdditionSeen, NewPlace
 from migrator.domain.brick import VolumeState
@@ -77,7 +78,11 @@ class AdditionLooker:
 
     def _stalled(self, record: AdditionRecord, task: VolumeTask) -> str:
         samples = self.call.world.ledger.additions.samples(record.id)
-        return stalled(samples, task_id=task.id, now_s=self.call.now_s(), limit_s=self.call.request.stall_s)
+        request, now_s = self.call.request, self.call.now_s()
+        names = {} if self.progress is None else self.progress.names
+        lost_s = lost_after_s(request.poll_s)
+        lost = lost_movers(samples, task_id=task.id, now_s=now_s, limit_s=lost_s, names=names)
+        return lost or stalled(samples, task_id=task.id, now_s=now_s, limit_s=request.stall_s, names=names)
 
 
 def _hosts_of(record: AdditionRecord) -> set[str]:

@@ -9,6 +9,7 @@ from migrator.decide.drain_audit import MOST_EXAMPLES
 from migrator.decide.drain_facts import own_task
 from migrator.decide.drain_out import audit_left
 from migrator.decide.drain_preflight import health_problems
+from migrator.decide.drain_progress import samples_of
 from migrator.decide.drain_standing import standing
 from migrator.domain.drain import NO_NOTES, OUT_STATES, DrainNotes, DrainRecord, DrainState, DrainStep
 from migrator.domain.drain_seen import Act, AuditSeen, DrainSeen, PlaceSeen
@@ -18,7 +19,7 @@ from migrator.domain.hooks import HookStep
 from migrator.domain.units import format_count, several
 from migrator.domain.volume_tasks import TaskKind, TaskStatus
 from migrator.stages.bricks.audit import audit_bricks
-from migrator.stages.bricks.drain_context import DrainCall, bricks_of, samples_of
+from migrator.stages.bricks.drain_context import DrainCall, bricks_of
 from migrator.stages.bricks.drain_hooking import DrainHooks
 from migrator.stages.bricks.drain_recovering import recovery_of
 from migrator.stages.bricks.drain_seeing import DrainLooker

@@ -5,12 +5,11 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from migrator.domain.brick import Brick
-from migrator.domain.drain import DrainRecord, DrainSample
+from migrator.domain.drain import DrainRecord
 from migrator.domain.drain_preflight import BrickMarks
 from migrator.domain.drain_run import DrainRequest
 from migrator.domain.drain_seen import PlaceSeen
 from migrator.domain.hooks import HookFacts, HookStep
-from migrator.domain.volume_tasks import TaskProgress
 from migrator.domain.windows import Window
 from migrator.ports.blocking import Blocking
 from migrator.ports.bricks import BrickWalks
@@ -168,25 +167,6 @@ def bricks_of(record: DrainRecord, known: Sequence[Brick]) -> tuple[Brick, ...]:
     """The bricks of a drain, also where the volume does not list them any more."""
     by_name = {brick.name: brick for brick in known}
     return tuple(by_name.get(name) or _from_name(name) for name in record.bricks)
-
-
-def samples_of(progress: TaskProgress, at_s: float) -> tuple[DrainSample, ...]:
-    """Gluster's counters as they are kept. `localhost` is whoever was asked: the id of its glusterd is the same for all."""
-    return tuple(
-        DrainSample(
-            task_id=progress.task_id,
-            at_s=at_s,
-            host=one.host_id or one.host,
-            files=one.files,
-            size_bytes=one.size_bytes,
-            lookups=one.lookups,
-            failures=one.failures,
-            skipped=one.skipped,
-            status=one.status,
-            runtime_s=one.runtime_s,
-        )
-        for one in progress.counters
-    )
 
 
 def _from_name(name: str) -> Brick:

@@ -116,15 +116,15 @@ class DrainMachine:
 
     def _tries_again(self, record: DrainRecord, seen: DrainSeen) -> bool:
         """Whether this call begins a drain anew that has failed under it, which people would do as well: nothing speaks
-        against it, and Gluster could move all but a few files, broke off, or tells no counters of a host that is up. A new task
-        looks at what is left only.
+        against it, and Gluster could move all but a few files, broke off, has lost the process that moves files, or tells no
+        counters of a host that is up. A new task looks at what is left only.
         """
         # What a recovery has left alone waits for people: Gluster has failed on it, and would again.
         if self.back or self.actor.left_alone or record.state is not DrainState.FAILED or self._again >= _AGAIN:
             return False
         # Where the counters are refused, so is a stop.
         silent = bool(seen.silent) and seen.progress is not None
-        return seen.preflight == () and (only_few_failed(seen) or broke_off(seen) or silent)
+        return seen.preflight == () and (only_few_failed(seen) or broke_off(seen) or bool(seen.lost) or silent)
 
     def _looks_again(self, record: DrainRecord, step: Halt, seen: DrainSeen, *, looks: int, waited_s: float) -> bool:
         """Whether the next look may say something else by itself: one failed, or what broke a drain off is coming up again."""

@@ -1,12 +1,14 @@
 """Looking at the world: what there is to see of bricks that are drained."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from migrator.decide.drain import may_start
 from migrator.decide.drain_facts import ended_badly, own_task
 from migrator.decide.drain_preflight import failure_causes
-from migrator.decide.drain_progress import stalled
+from migrator.decide.drain_progress import samples_of, stalled
 from migrator.decide.drain_silence import silent_hosts, why_silent
+from migrator.decide.lost_movers import lost_after_s, lost_movers
 from migrator.domain.brick import VolumeState
 from migrator.domain.drain import OUT_STATES, DrainRecord, DrainState
 from migrator.domain.drain_run import DrainCheck
@@ -14,7 +16,7 @@ from migrator.domain.drain_seen import AuditSeen, DrainSeen
 from migrator.domain.errors import MigratorError
 from migrator.domain.hooks import HookEvent, HookStage, HookStep
 from migrator.domain.volume_tasks import TaskProgress, VolumeTask
-from migrator.stages.bricks.drain_context import DrainCall, bricks_of, samples_of
+from migrator.stages.bricks.drain_context import DrainCall, bricks_of
 from migrator.stages.bricks.drain_guarding import Guarding
 from migrator.stages.hooking import find_hooks
 
@@ -57,13 +59,15 @@ class DrainLooker:
             self.check = await self.guarding.check(record, state, tasks)
         wants_places = hand_over and record.state in OUT_STATES
         bricks = bricks_of(record, state.bricks)
+        request = self.call.request
         return DrainSeen(
             state=state,
             tasks=tasks,
             progress=progress,
             layout=await self._layout(record, tasks),
             preflight=self.check.problems if self.check is not None and may_start(record) else None,
-            stalled="" if own is None else self._stalled(record, own, progress),
+            stalled="" if own is None else self._still(stalled, record, own, progress, request.stall_s),
+            lost="" if own is None else self._still(lost_movers, record, own, progress, lost_after_s(request.poll_s)),
             silent=why_silent(hosts, for_s=silent_s) if silent_s > self.call.request.stall_s else "",
             causes=failure_causes(self.guarding.facts) if failed and self.guarding.facts is not None else (),
             audit=self.audit,
@@ -118,13 +122,17 @@ class DrainLooker:
         task = next((task for task in tasks if task.id == wanted), None)
         return None if task is None else await self.progress(task)
 
-    def _stalled(self, record: DrainRecord, task: VolumeTask, progress: TaskProgress | None) -> str:
+    def _still(
+        self,
+        said: Callable[..., str],
+        record: DrainRecord,
+        task: VolumeTask,
+        progress: TaskProgress | None,
+        limit_s: float,
+    ) -> str:
         """Also by what this look tells: nobody may have watched for long, while files were moved."""
         now_s = self.call.now_s()
         newest = () if progress is None else samples_of(progress, now_s)
-        return stalled(
-            (*self.call.world.ledger.drains.samples(record.id), *newest),
-            task_id=task.id,
-            now_s=now_s,
-            limit_s=self.call.request.stall_s,
-        )
+        samples = (*self.call.world.ledger.drains.samples(record.id), *newest)
+        names = {} if progress is None else progress.names
+        return said(samples, task_id=task.id, now_s=now_s, limit_s=limit_s, names=names)

@@ -4,9 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from migrator.decide.drain_facts import ended_badly, hosts_of, own_task
-from migrator.decide.drain_progress import last_counts, stalled
+from migrator.decide.drain_progress import last_counts, samples_of, stalled
 from migrator.decide.drain_silence import way_out, why_silent
 from migrator.decide.drain_standing import standing
+from migrator.decide.lost_movers import lost_after_s, lost_movers
 from migrator.domain.drain import DrainRecord, DrainSample
 from migrator.domain.drain_seen import DrainSeen
 from migrator.domain.drain_standing import DrainStanding
@@ -14,7 +15,7 @@ from migrator.domain.errors import MigratorError
 from migrator.domain.events import EventKind, Severity
 from migrator.domain.progress import DrainProgress
 from migrator.domain.volume_tasks import TaskStatus
-from migrator.stages.bricks.drain_context import DrainCall, samples_of
+from migrator.stages.bricks.drain_context import DrainCall
 from migrator.stages.bricks.drain_seeing import DrainLooker
 from migrator.stages.bricks.drain_throttle import Throttle
 
@@ -76,9 +77,11 @@ class Watch:
         self._heard_s, self._doubted = now_s, ""
         if all(one.status not in _MOVING for one in counters):
             return True
-        return (
-            False if stalled(self._samples, task_id=task.id, now_s=now_s, limit_s=self.call.request.stall_s) else None
-        )
+        request = self.call.request
+        lost_s = lost_after_s(request.poll_s)
+        lost = lost_movers(self._samples, task_id=task.id, now_s=now_s, limit_s=lost_s, names={})
+        still = stalled(self._samples, task_id=task.id, now_s=now_s, limit_s=request.stall_s, names={})
+        return False if lost or still else None
 
     def _untold(self, record: DrainRecord, seen: DrainSeen, hosts: tuple[str, ...], silent_s: float) -> bool | None:
         """Not every host tells its counters: `hosts` although they are up, otherwise because something is missing."""

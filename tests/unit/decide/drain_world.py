@@ -42,6 +42,7 @@ class Task:
     moved: int = 0
     failures: int = 0
     dead: bool = False
+    ran_s: float = 0.0
 
 
 @dataclass(slots=True)
@@ -119,6 +120,7 @@ class World:
         task = self.task
         if task is None or task.status is not T.IN_PROGRESS or task.dead or self.silent:
             return
+        task.ran_s += 1.0
         left = sorted(self.bricks[LEAVING] - self.unmovable)
         for one in left[:PER_LOOK]:
             self.bricks[LEAVING].remove(one)
@@ -209,7 +211,7 @@ class World:
             skipped=0,
             status=task.status,
             fix_layout=False,
-            runtime_s=1.0,
+            runtime_s=task.ran_s,
         )
 
     def layout(self) -> TaskProgress | None:

@@ -1,6 +1,7 @@
 """An addition on a simulated volume, killed and disturbed at every place."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -157,6 +158,24 @@ def test_a_task_that_fails_is_given_up_and_begun_anew() -> None:
     assert step.step is AdditionStep.GIVE_UP
     assert "3 files could not be moved" in step.reason
     assert isinstance(next_step(world.record, world.see(), Wish()), Halt)
+    assert isinstance(to_the_end(world, Wish()), Finished)
+    assert world.even
+
+
+def test_a_task_that_stands_still_is_given_up_and_begun_anew_when_somebody_has_stopped_it() -> None:
+    world = World()
+    come_to(world, S.BALANCING)
+    step = next_step(world.record, replace(world.see(), stalled="on gl1 no process moves files any more"), Wish())
+    assert isinstance(step, Act)
+    assert "`gluster volume rebalance vol1 stop` ends it" in step.reason
+    world.carry_out(step)
+    # Nobody has stopped it yet: it may move files all the same.
+    again = begin_again(world.record, world.see(), Wish())
+    assert world.task is not None
+    assert isinstance(again, Act)
+    assert (again.seen_done, again.task_id) == (True, world.task.id)
+    world.carry_out(again)
+    by_hand_stop(world)
     assert isinstance(to_the_end(world, Wish()), Finished)
     assert world.even
 

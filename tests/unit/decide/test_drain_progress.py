@@ -92,7 +92,7 @@ def test_nothing_is_said_of_the_end_without_a_rate() -> None:
 
 
 def said(*samples: DrainSample, now_s: float = 200.0) -> str:
-    return stalled(samples, task_id="t", now_s=now_s, limit_s=50.0)
+    return stalled(samples, task_id="t", now_s=now_s, limit_s=50.0, names={"h": "gl1"})
 
 
 def test_a_host_that_counts_nothing_stands_still() -> None:

@@ -111,6 +111,34 @@ def test_a_silent_host_that_was_helped_between_two_calls_goes_on_with_the_same_t
     assert site.volume.task is task
 
 
+def killed(site: Site) -> None:
+    """What moves files, without a word to glusterd."""
+    assert site.volume.task is not None
+    site.volume.task.dead = True
+
+
+def test_what_moves_files_is_killed_and_another_one_is_begun_by_itself(site: Site) -> None:
+    site.glusterd.meanwhile = [nothing, nothing, lambda: killed(site)]
+    assert site.drain().ending is DrainEnding.DONE
+    failed = messages(site, EventKind.DRAIN_FAILED)
+    assert ["on gl3 no process moves files any more" in one for one in failed] == [True]
+    times = site.ledger.drains.read(1).times
+    assert times[S.FAILED] - times[S.PLANNED] < 120.0
+    assert site.volume.reachable() == set(range(1, 10))
+    assert site.volume.options == {}
+
+
+def test_what_is_killed_again_and_again_is_left_to_people(site: Site) -> None:
+    site.glusterd.meanwhile = [lambda: killed(site)] * 10_000
+    done = site.drain()
+    assert (done.ending, int(done.exit_code), site.state) == (DrainEnding.HALTED, 4, S.FAILED)
+    assert "on gl3 no process moves files any more" in done.words
+    assert LEAVING in site.volume.inside
+    site.glusterd.meanwhile = []
+    assert site.drain().ending is DrainEnding.DONE
+    assert site.volume.reachable() == set(range(1, 10))
+
+
 def reboots(site: Site, *, looks: int) -> None:
     """The host goes and comes again, its brick after some looks more, and Gluster breaks off for want of it."""
 
