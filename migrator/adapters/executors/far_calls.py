@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from migrator.adapters.executors import far_wire as wire
-from migrator.adapters.executors.far_looks import Look, Snapshot, arguments_of, boot_id, work_done
+from migrator.adapters.executors.far_looks import Look, Snapshot, arguments_of, boot_id, token_of, work_done
 from migrator.adapters.executors.far_start import FORKING, Ending, sync_file_system
 
 if TYPE_CHECKING:
@@ -124,8 +124,7 @@ class Calls:
             tokens = [wire.raw(token) for token in fields["tokens"]]
             self._end(number, lambda snapshot: [x for token in tokens for x in snapshot.with_token(token)], fields)
         elif operation == "end_predecessors":
-            own, prefix = wire.raw(fields["own"]), wire.raw(fields["prefix"])
-            self._end(number, lambda snapshot: _predecessors(snapshot, own, prefix), fields)
+            self._end(number, Predecessors(wire.raw(fields["own"]), wire.raw(fields["prefix"])), fields)
         elif operation in self._operations:
             body = self._operations[operation]
             threading.Thread(target=self._run, args=(number, body, fields, content), daemon=True).start()
@@ -218,11 +217,27 @@ def _facts() -> dict[str, Any]:
     }
 
 
-def _predecessors(snapshot: Snapshot, own: bytes, prefix: bytes) -> list[Look]:
-    """Far ends of the same caller whose connection was lost, and all that they started."""
-    older = []
-    for look in snapshot.looks:
-        arguments = arguments_of(look.pid)
-        if own not in arguments and any(word.startswith(prefix) for word in arguments):
-            older.append(look)
-    return older + snapshot.beneath(look.pid for look in older)
+class Predecessors:
+    """Finds far ends of the same caller whose connection was lost, and all that they started: what descends from them, and,
+    since a process that is ended may start another in that very moment, what carries a token that was seen on any of these.
+    A token that a far end has itself is somebody else's, who has started it.
+    """
+
+    def __init__(self, own: bytes, prefix: bytes) -> None:
+        self._own = own
+        self._prefix = prefix
+        self._tokens: set[bytes] = set()
+        self._others = {b""}
+
+    def __call__(self, snapshot: Snapshot) -> list[Look]:
+        """Those that are there now."""
+        older = [look for look in snapshot.looks if self._is_older(arguments_of(look.pid))]
+        beneath = snapshot.beneath(look.pid for look in older)
+        self._others.update(map(token_of, older))
+        self._tokens.update(map(token_of, beneath))
+        known = {look.pid for look in (*older, *beneath)}
+        carriers = (look for token in self._tokens - self._others for look in snapshot.with_token(token))
+        return [*older, *beneath, *(look for look in carriers if look.pid not in known)]
+
+    def _is_older(self, arguments: list[bytes]) -> bool:
+        return self._own not in arguments and any(word.startswith(self._prefix) for word in arguments)
