@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from migrator.decide.addition_words import AGAIN
+from migrator.decide.drain_facts import parts_missing
 from migrator.decide.task_failures import are_few
 from migrator.domain.addition import AdditionRecord, AdditionState, AdditionStep
 from migrator.domain.addition_seen import Act, AdditionSeen, Halt, Step
@@ -28,7 +29,8 @@ class Watching:
 
 def watched(record: AdditionRecord, seen: AdditionSeen, what: Watching, *, anew: bool = False) -> Step:
     """Begin, watch, or end. `anew`: whatever is listed now came before, unless it moves files; its own is watched again then."""
-    if missing := tuple(_missing(seen)):
+    missing = ("the state of the volume is not known",) if seen.state is None else parts_missing(seen.state)
+    if missing:
         return Halt(
             words=f"whether the {what.words} of volume {record.volume} goes on, not every host tells",
             reasons=missing,
@@ -97,17 +99,6 @@ def _failures(progress: TaskProgress, what: Watching) -> Iterator[str]:
     few = not (broken or what.by_fix_layout) and are_few(progress.failures, moved_files=progress.files)
     if progress.failures and not few:
         yield f"{several(progress.failures, 'file')} could not be moved (failures): they are where they were"
-
-
-def _missing(seen: AdditionSeen) -> Iterator[str]:
-    state = seen.state
-    if state is None or state.peers_down is None:
-        yield "which hosts are connected is not known"
-        return
-    yield from (f"host {host} is not connected" for host in state.peers_down)
-    for brick in state.bricks:
-        if brick.online is not True:
-            yield f"brick {brick.name} is {'down' if brick.online is False else 'not known to be up'}"
 
 
 def _drained(record: AdditionRecord, seen: AdditionSeen) -> Halt | None:

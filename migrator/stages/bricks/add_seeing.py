@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from migrator.decide.addition import may_add
+from migrator.decide.drain_facts import parts_missing
 from migrator.decide.drain_progress import stalled
 from migrator.decide.lost_movers import lost_after_s, lost_movers
 from migrator.domain.addition import ENDED_STATES, IN_STATES, UNTOUCHED_STATES, AdditionRecord, AdditionSide
@@ -39,7 +40,7 @@ class AdditionLooker:
             return await self._before(record, state, tasks)
         task = next((one for one in tasks if one.kind is TaskKind.REBALANCE), None)
         self.progress = None if task is None else await told(world.volume.progress(task))
-        still = "" if task is None else self._stalled(record, task)
+        still = "" if task is None else self._stalled(record, state, task)
         return AdditionSeen(state=state, tasks=tasks, progress=self.progress, stalled=still)
 
     async def _before(self, record: AdditionRecord, state: VolumeState, tasks: tuple[VolumeTask, ...]) -> AdditionSeen:
@@ -76,13 +77,16 @@ class AdditionLooker:
             return None
         return await blamed(state, record.bricks[0])
 
-    def _stalled(self, record: AdditionRecord, task: VolumeTask) -> str:
+    def _stalled(self, record: AdditionRecord, state: VolumeState, task: VolumeTask) -> str:
         samples = self.call.world.ledger.additions.samples(record.id)
         request, now_s = self.call.request, self.call.now_s()
         names = {} if self.progress is None else self.progress.names
         lost_s = lost_after_s(request.poll_s)
         lost = lost_movers(samples, task_id=task.id, now_s=now_s, limit_s=lost_s, names=names)
-        return lost or stalled(samples, task_id=task.id, now_s=now_s, limit_s=request.stall_s, names=names)
+        if lost and not parts_missing(state):
+            # Where something is down, what moves files may be waiting for it.
+            return lost
+        return stalled(samples, task_id=task.id, now_s=now_s, limit_s=request.stall_s, names=names)
 
 
 def _hosts_of(record: AdditionRecord) -> set[str]:

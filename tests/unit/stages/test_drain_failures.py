@@ -128,6 +128,20 @@ def test_what_moves_files_is_killed_and_another_one_is_begun_by_itself(site: Sit
     assert site.volume.options == {}
 
 
+def test_what_moves_files_is_not_given_up_while_a_brick_is_down(site: Site) -> None:
+    def goes_down() -> None:
+        killed(site)
+        site.volume.brick_up = False
+
+    def is_up() -> None:
+        assert site.state is S.DRAINING
+        site.volume.brick_up = True
+
+    site.glusterd.meanwhile = [nothing, goes_down, *[nothing] * 500, is_up]
+    assert site.drain().ending is DrainEnding.DONE
+    assert site.volume.reachable() == set(range(1, 10))
+
+
 def test_what_is_killed_again_and_again_is_left_to_people(site: Site) -> None:
     site.glusterd.meanwhile = [lambda: killed(site)] * 10_000
     done = site.drain()
