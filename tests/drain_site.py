@@ -40,12 +40,13 @@ IDENTITY = MountIdentity(filesystem="x", mounted_from="x", device=1, fsid=1, roo
 
 @dataclass
 class Glusterd:
-    """The `DrainCommands` port over the simulated volume. `layout_status` is that of a fix-layout. `meanwhile` happens once Gluster
-    moves files, one thing before each look.
+    """The `DrainCommands` port over the simulated volume. `layouts` are the fix-layouts by their ids; `loses_layouts`: what works
+    at one has ended without a word. `meanwhile` happens once Gluster moves files, one thing before each look.
     """
 
     volume: Volume
     layouts: dict[str, TaskStatus] = field(default_factory=dict)
+    loses_layouts: bool = False
     before_commit: Callable[[], None] | None = None
     dies_of: str | None = None
     meanwhile: list[Callable[[], None]] = field(default_factory=list)
@@ -78,7 +79,9 @@ class Glusterd:
         seen = self.volume.seen()
         if task.id in self.layouts:
             counters = self.volume.layout()
-            status, self.layouts[task.id] = self.layouts[task.id], TaskStatus.COMPLETED
+            status = self.layouts[task.id]
+            if not self.loses_layouts:
+                self.layouts[task.id] = TaskStatus.COMPLETED
             return (
                 None
                 if counters is None

@@ -6,18 +6,20 @@ from dataclasses import dataclass
 
 from migrator.decide.drain import commit_problems
 from migrator.decide.drain_audit import MOST_EXAMPLES
-from migrator.decide.drain_facts import own_task
+from migrator.decide.drain_facts import own_task, parts_missing
 from migrator.decide.drain_out import audit_left
 from migrator.decide.drain_preflight import health_problems
 from migrator.decide.drain_progress import samples_of
 from migrator.decide.drain_standing import standing
-from migrator.domain.drain import NO_NOTES, OUT_STATES, DrainNotes, DrainRecord, DrainState, DrainStep
+from migrator.decide.lost_movers import lost_after_s, lost_movers
+from migrator.domain.brick import VolumeState
+from migrator.domain.drain import NO_NOTES, OUT_STATES, DrainNotes, DrainRecord, DrainSample, DrainState, DrainStep
 from migrator.domain.drain_seen import Act, AuditSeen, DrainSeen, PlaceSeen
 from migrator.domain.errors import Refused, ToolFailed
 from migrator.domain.events import EventKind, Severity
 from migrator.domain.hooks import HookStep
 from migrator.domain.units import format_count, several
-from migrator.domain.volume_tasks import TaskKind, TaskStatus
+from migrator.domain.volume_tasks import TaskKind, TaskProgress, TaskStatus
 from migrator.stages.bricks.audit import audit_bricks
 from migrator.stages.bricks.drain_context import DrainCall, bricks_of
 from migrator.stages.bricks.drain_hooking import DrainHooks
@@ -242,6 +244,7 @@ class DrainActor:
         wanted = await self._layout_under_way(record) or await world.volume.fix_layout()
         world.ledger.drains.note(record.id, DrainNotes(layout_task_id=wanted))
         began_s = world.clock.monotonic_s()
+        looks: tuple[DrainSample, ...] = ()
         while True:
             found = await self.looker.volume()
             task = None if found is None else next((task for task in found[1] if task.id == wanted), None)
@@ -254,6 +257,8 @@ class DrainActor:
                 break
             if found is not None and task is None and found[0].peers_down == ():
                 raise ToolFailed("the fix-layout was ended by somebody else")
+            if found is not None and progress is not None:
+                looks = self._goes_on(record, found[0], progress, looks)
             shown = standing(record, world.ledger.drains.samples(record.id))
             world.progress.show(
                 progress_of(shown, "putting the layout right after", world.clock.monotonic_s() - began_s)
@@ -266,6 +271,21 @@ class DrainActor:
                 hint="see Gluster's rebalance log there, then run the same command again",
             )
         return Done(words="the layout is right")
+
+    def _goes_on(
+        self, record: DrainRecord, state: VolumeState, progress: TaskProgress, looks: tuple[DrainSample, ...]
+    ) -> tuple[DrainSample, ...]:
+        """The looks at a fix-layout, with this one. Raises ToolFailed where it would be waited for in vain."""
+        now_s, limit_s = self.call.now_s(), lost_after_s(self.call.request.poll_s)
+        kept = tuple(one for one in looks if one.at_s > now_s - 3.0 * limit_s)
+        looks = (*kept, *samples_of(progress, now_s))
+        lost = lost_movers(looks, task_id=progress.task_id, now_s=now_s, limit_s=limit_s, names=progress.names)
+        if lost and not parts_missing(state):
+            way_out = (
+                f"`gluster volume rebalance {record.volume} stop` ends it, and the same command begins another one"
+            )
+            raise ToolFailed(f"the fix-layout does not come to its end: {lost}; {way_out}")
+        return looks
 
     async def _layout_under_way(self, record: DrainRecord) -> str | None:
         """The id of a fix-layout that goes on: one that was begun before a crash, also where its id was not written down."""

@@ -128,6 +128,20 @@ def test_what_moves_files_is_killed_and_another_one_is_begun_by_itself(site: Sit
     assert site.volume.options == {}
 
 
+def test_a_layout_that_nothing_puts_right_any_more_is_not_waited_for_in_vain(site: Site) -> None:
+    assert site.drain(commit=False).ending is DrainEnding.WAITS
+    site.glusterd.loses_layouts = True
+    done = site.stop()
+    assert (done.ending, int(done.exit_code), site.state) == (DrainEnding.STUCK, 1, S.SETTLING)
+    assert "on gl3 no process moves files any more" in done.words
+    assert "`gluster volume rebalance vol1 stop` ends it, and the same command begins another one" in done.words
+    # As told.
+    (layout,) = site.glusterd.layouts
+    site.glusterd.loses_layouts, site.glusterd.layouts[layout] = False, TaskStatus.STOPPED
+    assert site.stop().ending is DrainEnding.TAKEN_BACK
+    assert len(site.glusterd.layouts) == 2
+
+
 def test_what_moves_files_is_not_given_up_while_a_brick_is_down(site: Site) -> None:
     def goes_down() -> None:
         killed(site)
