@@ -32,7 +32,9 @@ LOOKS = 9
 
 @dataclass
 class Glusterd(NothingAsked):
-    """The `AdditionCommands` port over the simulated volume. Whenever a task is looked at, somebody has probed."""
+    """The `AdditionCommands` port over the simulated volume. Whenever a task is looked at, somebody has probed. `dead_for`: for so many
+    looks at a rebalance nothing is moved, nor does its run time go on.
+    """
 
     volume: World
     ledger: SqliteLedger
@@ -42,6 +44,7 @@ class Glusterd(NothingAsked):
     history: list[str | None] = field(default_factory=list)
     breaks: bool = False
     cannot_balance: int = 0
+    dead_for: int = 0
     looks: int = 0
     killed_at: tuple[int, bool] | None = None
 
@@ -58,6 +61,12 @@ class Glusterd(NothingAsked):
         return dict.fromkeys(self.volume.inside, "vol1")
 
     async def progress(self, task: VolumeTask) -> TaskProgress | None:
+        moved = self.volume.task
+        if self.dead_for and moved is not None and not moved.fix_layout:
+            self.dead_for -= 1
+            return self.volume.see().progress
+        if moved is not None:
+            moved.ran_s += 1.0
         self.looks += 1
         probe = Probe(side=ProbeSide.SOURCE, at_s=self.clock.now_s(), waited_s=self.latency_s)
         self.ledger.probes.add(probe)

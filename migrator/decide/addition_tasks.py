@@ -28,7 +28,7 @@ class Watching:
 
 
 def watched(record: AdditionRecord, seen: AdditionSeen, what: Watching, *, anew: bool = False) -> Step:
-    """Begin, watch, or end. `anew`: whatever is listed now came before, unless it moves files; its own is watched again then."""
+    """Begin, watch, or end. `anew`: whatever is listed now came before, unless it moves files."""
     missing = ("the state of the volume is not known",) if seen.state is None else parts_missing(seen.state)
     if missing:
         return Halt(
@@ -40,11 +40,9 @@ def watched(record: AdditionRecord, seen: AdditionSeen, what: Watching, *, anew:
     if halt := _drained(record, seen):
         return halt
     task = next((one for one in seen.tasks or () if one.kind is TaskKind.REBALANCE), None)
-    notes = record.notes
-    if anew and task is not None and task.unfinished and task.id == notes.task_id:
-        return replace(what.begin, seen_done=True, task_id=task.id)
     if anew:
         return _after_others(record, task, what)
+    notes = record.notes
     if task is None:
         if notes.task_id:
             return give_up(f"the {what.words} was stopped by somebody else, or Gluster has forgotten it")
@@ -61,10 +59,16 @@ def give_up(reason: str) -> Act:
     return Act(step=AdditionStep.GIVE_UP, intent=AdditionState.FAILED, result=AdditionState.FAILED, reason=reason)
 
 
+def _way_out(record: AdditionRecord) -> str:
+    return f"`gluster volume rebalance {record.volume} stop` ends it, and the same command begins another one"
+
+
 def _after_others(record: AdditionRecord, task: VolumeTask | None, what: Watching) -> Step:
     """Begin it, where nothing else is at work."""
     if task is not None and task.unfinished:
-        return _busy(record, f"{task.name} ({task.status.value}) is at work already: {task.id}")
+        at_work = f"{task.name} ({task.status.value}) is at work already: {task.id}"
+        own = f"; where it has ended without a word, {_way_out(record)}" if task.id == record.notes.task_id else ""
+        return _busy(record, at_work + own)
     return replace(what.begin, task_before="" if task is None else task.id)
 
 
@@ -78,10 +82,7 @@ def _own(record: AdditionRecord, seen: AdditionSeen, what: Watching, task: Volum
         )
     if any(one.status in _MOVING for one in progress.counters):
         if seen.stalled:
-            return give_up(
-                f"the {what.words} stands still: {seen.stalled}; `gluster volume rebalance {record.volume} stop` ends it, and "
-                "the same command begins another one"
-            )
+            return give_up(f"the {what.words} stands still: {seen.stalled}; {_way_out(record)}")
         return Act(step=AdditionStep.WATCH, intent=record.state, result=record.state)
     if problems := tuple(_failures(progress, what)):
         return give_up(f"{what.words}: {'; '.join(problems)}")

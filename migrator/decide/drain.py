@@ -115,7 +115,7 @@ def begin_again(record: DrainRecord, seen: DrainSeen) -> Step:
     if silent_hosts(record, seen) and not seen.silent:
         # Files may be moved all the same, or will be when glusterd is right again.
         return _adopt(task)
-    if seen.may_recover:
+    if seen.may_recover and not moves(seen):
         return recover(record)
     return _start(record, seen) if counter_problems(record, seen) else _AUDIT
 

@@ -219,9 +219,12 @@ class LabHandle:
         asyncio.run(cluster.start_glusterd(host, LabTools(LocalProcesses(), self.state.token), WallClock()))
 
     def mover_pid_files(self, host: LabHost) -> list[Path]:
-        """Where glusterd keeps the pid of the process that moves files on a host; they outlast a reboot."""
-        kept = Path(f"/proc/{host.holder_pid}/root/var/lib/glusterd/vols/{self.state.spec.volume}/rebalance")
-        return sorted(kept.glob("*.pid"))
+        """What glusterd keeps of the process that moves files on a host; they outlast a reboot."""
+        return sorted(self.mover_directory(host).glob("*.pid"))
+
+    def mover_directory(self, host: LabHost) -> Path:
+        """Where glusterd keeps the pid of the process that moves files on a host."""
+        return Path(f"/proc/{host.holder_pid}/root/var/lib/glusterd/vols/{self.state.spec.volume}/rebalance")
 
     def movers(self, host: LabHost) -> list[int]:
         """The processes that move files on a host (what `pgrep -f rebalance/VOLUME` finds)."""

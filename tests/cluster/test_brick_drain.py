@@ -47,7 +47,7 @@ case " $* " in
 *" remove-brick "*" status ")
     if [ -e "%(marks)s/still" ]; then
         [ -s "%(marks)s/still" ] || "%(gluster)s" "$@" | sed 's:<status>3<:<status>1<:; s:completed:in progress:' >"%(marks)s/still"
-        cat "%(marks)s/still"
+        sed "s:<runtime>[^<]*:<runtime>$(cut -d' ' -f1 /proc/uptime):g" "%(marks)s/still"
         exit
     fi ;;
 esac

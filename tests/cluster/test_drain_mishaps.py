@@ -30,6 +30,7 @@ case " $* " in
     if [ -e "%(marks)s/before" ]; then sh "%(marks)s/before"; rm "%(marks)s/before"; fi
     "%(gluster)s" "$@"
     code=$?
+    if [ -e "%(marks)s/after" ]; then sh "%(marks)s/after"; rm "%(marks)s/after"; fi
     if [ -e "%(marks)s/hold" ]; then
         touch "%(marks)s/started"
         while [ -e "%(marks)s/hold" ]; do sleep 0.05; done
@@ -219,11 +220,9 @@ def test_a_drain_whose_host_reboots_comes_to_its_end_by_itself(drains: Drains, b
 def test_a_drain_whose_mover_is_killed_is_begun_anew_by_itself(drains: Drains, before: Mapping[str, str]) -> None:
     """Gluster says for good that it is in progress."""
     lab, brick = drains.lab, brick_of(drains, 1, 3)
-    running = start_held(drains, brick)
-    wait_until(lambda: bool(lab.movers(lab.host_of(brick))), "it moves files")
-    for pid in lab.movers(lab.host_of(brick)):
-        os.kill(pid, signal.SIGKILL)
-    (drains.marks / "hold").unlink()
+    # As soon as Gluster has begun it.
+    (drains.marks / "after").write_text(f"kill -9 $(cat {lab.mover_directory(lab.host_of(brick))}/*.pid)\n")
+    running = drains.site.start("brick", "drain", brick.name, "--accept-open-files")
     wait_until(lambda: "no process moves files any more" in said(drains), "it is found", deadline_s=2 * DEADLINE_S)
     ended(drains, brick, before, running)
 

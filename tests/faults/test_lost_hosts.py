@@ -413,7 +413,8 @@ def _directories(sshd: Sshd) -> set[Path]:
     """Where the far ends behind this sshd place files: each holds its own open."""
     held = set()
     for pid in sshd.members():
-        for fd in Path(f"/proc/{pid}/fd").glob("*"):
-            with suppress(OSError):
-                held.add(fd.readlink())
+        with suppress(OSError):
+            for fd in Path(f"/proc/{pid}/fd").iterdir():
+                with suppress(OSError):
+                    held.add(fd.readlink())
     return {path for path in held if path.name.startswith("migrator-far-end-")}

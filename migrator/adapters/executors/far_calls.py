@@ -16,7 +16,15 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from migrator.adapters.executors import far_wire as wire
-from migrator.adapters.executors.far_looks import Look, Snapshot, arguments_of, boot_id, token_of, work_done
+from migrator.adapters.executors.far_looks import (
+    TOKEN_VARIABLE,
+    Look,
+    Snapshot,
+    arguments_of,
+    boot_id,
+    token_of,
+    work_done,
+)
 from migrator.adapters.executors.far_start import FORKING, Ending, sync_file_system
 
 if TYPE_CHECKING:
@@ -220,24 +228,33 @@ def _facts() -> dict[str, Any]:
 class Predecessors:
     """Finds far ends of the same caller whose connection was lost, and all that they started: what descends from them, and,
     since a process that is ended may start another in that very moment, what carries a token that was seen on any of these.
-    A token that a far end has itself is somebody else's, who has started it.
+    A token that a far end has itself is somebody else's, who has started it; and what is beneath a far end that is none of
+    these is at work, whatever it carries.
     """
 
     def __init__(self, own: bytes, prefix: bytes) -> None:
         self._own = own
         self._prefix = prefix
         self._tokens: set[bytes] = set()
-        self._others = {b""}
+        self._others = {b"", os.environb.get(TOKEN_VARIABLE, b"")}
 
     def __call__(self, snapshot: Snapshot) -> list[Look]:
         """Those that are there now."""
-        older = [look for look in snapshot.looks if self._is_older(arguments_of(look.pid))]
+        older, others = self._far_ends(snapshot)
         beneath = snapshot.beneath(look.pid for look in older)
         self._others.update(map(token_of, older))
         self._tokens.update(map(token_of, beneath))
-        known = {look.pid for look in (*older, *beneath)}
+        passed = {look.pid for look in (*older, *beneath, *snapshot.beneath(look.pid for look in others))}
         carriers = (look for token in self._tokens - self._others for look in snapshot.with_token(token))
-        return [*older, *beneath, *(look for look in carriers if look.pid not in known)]
+        return [*older, *beneath, *(look for look in carriers if look.pid not in passed)]
 
-    def _is_older(self, arguments: list[bytes]) -> bool:
-        return self._own not in arguments and any(word.startswith(self._prefix) for word in arguments)
+    def _far_ends(self, snapshot: Snapshot) -> tuple[list[Look], list[Look]]:
+        """Those that were lost, and the others."""
+        older, others = [], []
+        for look in snapshot.looks:
+            arguments = arguments_of(look.pid)
+            if self._own not in arguments and any(word.startswith(self._prefix) for word in arguments):
+                older.append(look)
+            elif any(word.startswith(_PREFIX.encode("ascii")) for word in arguments):
+                others.append(look)
+        return older, others

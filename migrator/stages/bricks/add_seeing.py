@@ -6,7 +6,7 @@ from typing import TypeVar
 
 from migrator.decide.addition import may_add
 from migrator.decide.drain_facts import parts_missing
-from migrator.decide.drain_progress import stalled
+from migrator.decide.drain_progress import samples_of, stalled
 from migrator.decide.lost_movers import lost_after_s, lost_movers
 from migrator.domain.addition import ENDED_STATES, IN_STATES, UNTOUCHED_STATES, AdditionRecord, AdditionSide
 from migrator.domain.addition_seen import AdditionSeen, NewPlace
@@ -21,12 +21,18 @@ T = TypeVar("T")
 
 @dataclass(slots=True, kw_only=True)
 class AdditionLooker:
-    """Looks for one call; keeps the last look at places and counters, which people want to see."""
+    """Looks for one call; keeps the last look at places and counters, which people want to see. `not_whole_s` is when a part of the
+    volume was missing last, as far as this call knows: what moves files may have been waiting for it.
+    """
 
     call: AdditionCall
     places: dict[str, NewPlace] = field(default_factory=dict)
     progress: TaskProgress | None = None
     copies: int = 1
+    not_whole_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.not_whole_s = self.call.now_s()
 
     async def see(self, record: AdditionRecord) -> AdditionSeen:
         """Only what this state needs is asked."""
@@ -78,15 +84,15 @@ class AdditionLooker:
         return await blamed(state, record.bricks[0])
 
     def _stalled(self, record: AdditionRecord, state: VolumeState, task: VolumeTask) -> str:
-        samples = self.call.world.ledger.additions.samples(record.id)
         request, now_s = self.call.request, self.call.now_s()
+        newest = () if self.progress is None else samples_of(self.progress, now_s)
+        samples = (*self.call.world.ledger.additions.samples(record.id), *newest)
         names = {} if self.progress is None else self.progress.names
-        lost_s = lost_after_s(request.poll_s)
-        lost = lost_movers(samples, task_id=task.id, now_s=now_s, limit_s=lost_s, names=names)
-        if lost and not parts_missing(state):
-            # Where something is down, what moves files may be waiting for it.
-            return lost
-        return stalled(samples, task_id=task.id, now_s=now_s, limit_s=request.stall_s, names=names)
+        if parts_missing(state):
+            self.not_whole_s = now_s
+        whole = [one for one in samples if one.at_s > self.not_whole_s]
+        lost = lost_movers(whole, task_id=task.id, now_s=now_s, limit_s=lost_after_s(request.poll_s), names=names)
+        return lost or stalled(samples, task_id=task.id, now_s=now_s, limit_s=request.stall_s, names=names)
 
 
 def _hosts_of(record: AdditionRecord) -> set[str]:

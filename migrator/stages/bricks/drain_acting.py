@@ -276,11 +276,14 @@ class DrainActor:
         self, record: DrainRecord, state: VolumeState, progress: TaskProgress, looks: tuple[DrainSample, ...]
     ) -> tuple[DrainSample, ...]:
         """The looks at a fix-layout, with this one. Raises ToolFailed where it would be waited for in vain."""
+        if parts_missing(state):
+            # What works at it may be waiting for that.
+            return ()
         now_s, limit_s = self.call.now_s(), lost_after_s(self.call.request.poll_s)
         kept = tuple(one for one in looks if one.at_s > now_s - 3.0 * limit_s)
         looks = (*kept, *samples_of(progress, now_s))
         lost = lost_movers(looks, task_id=progress.task_id, now_s=now_s, limit_s=limit_s, names=progress.names)
-        if lost and not parts_missing(state):
+        if lost:
             way_out = (
                 f"`gluster volume rebalance {record.volume} stop` ends it, and the same command begins another one"
             )

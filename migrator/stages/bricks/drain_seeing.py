@@ -1,10 +1,9 @@
 """Looking at the world: what there is to see of bricks that are drained."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from migrator.decide.drain import may_start
-from migrator.decide.drain_facts import ended_badly, own_task
+from migrator.decide.drain_facts import ended_badly, own_task, parts_missing
 from migrator.decide.drain_preflight import failure_causes
 from migrator.decide.drain_progress import samples_of, stalled
 from migrator.decide.drain_silence import silent_hosts, why_silent
@@ -33,6 +32,7 @@ class DrainLooker:
     """Looks at the bricks of one drain. Changes nothing. `audit` is the newest one that this process has made, `check` the
     guards as they were looked at last. `named` is a walk that only names what is left, and
     decides nothing. `recovered`: this call has brought back what it could. `host_was_away`: a look of this call missed a host.
+    `not_whole_s` is when a part of the volume was missing last, as far as this call knows: what moves files may have been waiting for it.
     """
 
     call: DrainCall
@@ -42,8 +42,12 @@ class DrainLooker:
     recovered: bool = False
     check: DrainCheck | None = None
     host_was_away: bool = False
+    not_whole_s: float = 0.0
     _silent: tuple[str, float] | None = None
     """The task that not every host tells of, and since when, by the clock of this process."""
+
+    def __post_init__(self) -> None:
+        self.not_whole_s = self.call.now_s()
 
     async def see(self, record: DrainRecord, *, hand_over: bool = False) -> DrainSeen:
         """Everything that the next step is decided by."""
@@ -59,15 +63,24 @@ class DrainLooker:
             self.check = await self.guarding.check(record, state, tasks)
         wants_places = hand_over and record.state in OUT_STATES
         bricks = bricks_of(record, state.bricks)
-        request = self.call.request
+        request, now_s = self.call.request, self.call.now_s()
+        names = {} if progress is None else progress.names
+        # Also by what this look tells: nobody may have watched for long, while files were moved.
+        newest = () if progress is None else samples_of(progress, now_s)
+        samples = (*self.call.world.ledger.drains.samples(record.id), *newest)
+        whole = [one for one in samples if one.at_s > self.not_whole_s]
         return DrainSeen(
             state=state,
             tasks=tasks,
             progress=progress,
             layout=await self._layout(record, tasks),
             preflight=self.check.problems if self.check is not None and may_start(record) else None,
-            stalled="" if own is None else self._still(stalled, record, own, progress, request.stall_s),
-            lost="" if own is None else self._still(lost_movers, record, own, progress, lost_after_s(request.poll_s)),
+            stalled=""
+            if own is None
+            else stalled(samples, task_id=own.id, now_s=now_s, limit_s=request.stall_s, names=names),
+            lost=""
+            if own is None
+            else lost_movers(whole, task_id=own.id, now_s=now_s, limit_s=lost_after_s(request.poll_s), names=names),
             silent=why_silent(hosts, for_s=silent_s) if silent_s > self.call.request.stall_s else "",
             causes=failure_causes(self.guarding.facts) if failed and self.guarding.facts is not None else (),
             audit=self.audit,
@@ -100,6 +113,8 @@ class DrainLooker:
             self.host_was_away = True
             return None
         self.host_was_away = self.host_was_away or bool(state.peers_down)
+        if parts_missing(state):
+            self.not_whole_s = self.call.now_s()
         return state, tasks
 
     async def progress(self, task: VolumeTask) -> TaskProgress | None:
@@ -121,18 +136,3 @@ class DrainLooker:
         wanted = record.notes.layout_task_id
         task = next((task for task in tasks if task.id == wanted), None)
         return None if task is None else await self.progress(task)
-
-    def _still(
-        self,
-        said: Callable[..., str],
-        record: DrainRecord,
-        task: VolumeTask,
-        progress: TaskProgress | None,
-        limit_s: float,
-    ) -> str:
-        """Also by what this look tells: nobody may have watched for long, while files were moved."""
-        now_s = self.call.now_s()
-        newest = () if progress is None else samples_of(progress, now_s)
-        samples = (*self.call.world.ledger.drains.samples(record.id), *newest)
-        names = {} if progress is None else progress.names
-        return said(samples, task_id=task.id, now_s=now_s, limit_s=limit_s, names=names)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from migrator.decide.drain_facts import ended_badly, hosts_of, own_task, parts_missing
+from migrator.decide.drain_facts import ended_badly, hosts_of, own_task
 from migrator.decide.drain_progress import last_counts, samples_of, stalled
 from migrator.decide.drain_silence import way_out, why_silent
 from migrator.decide.drain_standing import standing
@@ -78,12 +78,11 @@ class Watch:
         if all(one.status not in _MOVING for one in counters):
             return True
         request = self.call.request
+        whole = [one for one in self._samples if one.at_s > self.looker.not_whole_s]
         lost_s = lost_after_s(request.poll_s)
-        lost = lost_movers(self._samples, task_id=task.id, now_s=now_s, limit_s=lost_s, names={})
+        lost = lost_movers(whole, task_id=task.id, now_s=now_s, limit_s=lost_s, names={})
         still = stalled(self._samples, task_id=task.id, now_s=now_s, limit_s=request.stall_s, names={})
-        # Where something is down, that comes first: what moves files may be waiting for it.
-        is_whole = seen.state is not None and not parts_missing(seen.state)
-        return False if still or (lost and is_whole) else None
+        return False if lost or still else None
 
     def _untold(self, record: DrainRecord, seen: DrainSeen, hosts: tuple[str, ...], silent_s: float) -> bool | None:
         """Not every host tells its counters: `hosts` although they are up, otherwise because something is missing."""

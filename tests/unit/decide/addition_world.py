@@ -34,6 +34,7 @@ class Task:
     fix_layout: bool
     status: TaskStatus = T.IN_PROGRESS
     failures: int = 0
+    ran_s: float = 0.0
 
 
 @dataclass(slots=True)
@@ -137,7 +138,7 @@ class World:
                 skipped=1,
                 status=task.status,
                 fix_layout=task.fix_layout,
-                runtime_s=1.0,
+                runtime_s=task.ran_s,
             )
             progress = TaskProgress(task_id=task.id, counters=(counters,) if self.peer_up else ())
         place = self.place if self.mounted else replace(EMPTY, mount="/", own=False)

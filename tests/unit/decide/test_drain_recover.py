@@ -40,6 +40,12 @@ def test_what_has_failed_is_brought_back_before_it_is_begun_again() -> None:
 def test_nothing_is_brought_back_while_gluster_moves_files() -> None:
     assert step_of(S.FAILED, seen(progress=MOVING, may_recover=True), again=True)[0] is D.START
     assert step_of(S.DRAINING, seen(progress=MOVING, may_recover=True)) == (D.WATCH, S.DRAINING)
+    # On another host the task may go on.
+    for lost in (
+        seen(progress=MOVING, may_recover=True, lost="gl3"),
+        seen(progress=MOVING, may_recover=True, stalled="gl3"),
+    ):
+        assert step_of(S.FAILED, replace(lost, preflight=()), again=True) == (D.START, S.STARTING)
 
 
 def test_failures_are_given_up_first_and_never_committed() -> None:

@@ -156,6 +156,38 @@ def test_what_moves_files_is_not_given_up_while_a_brick_is_down(site: Site) -> N
     assert site.volume.reachable() == set(range(1, 10))
 
 
+def test_what_waits_for_a_brick_and_goes_on_after_it_is_no_other_task(site: Site) -> None:
+    def goes_down() -> None:
+        killed(site)
+        site.volume.brick_up = False
+
+    def is_up() -> None:
+        site.volume.brick_up = True
+
+    def goes_on() -> None:
+        assert site.volume.task is not None
+        site.volume.task.dead = False
+
+    site.glusterd.meanwhile = [nothing, goes_down, *[nothing] * 500, is_up, *[nothing] * 20, goes_on]
+    assert site.drain(commit=False).ending is DrainEnding.WAITS
+    assert site.volume.tasks_made == 1
+
+
+def test_what_a_call_before_saw_of_a_run_time_counts_for_nothing(site: Site) -> None:
+    """Its host was put right between the two calls."""
+    site.volume.brick_up, site.glusterd.meanwhile = True, [lambda: killed(site)] * 50
+
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    site.glusterd.meanwhile.append(interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        site.drain()
+    site.glusterd.meanwhile = [*[nothing] * 20, lambda: setattr(site.volume.task, "dead", False)]
+    assert site.drain(commit=False).ending is DrainEnding.WAITS
+    assert site.volume.tasks_made == 1
+
+
 def test_what_is_killed_again_and_again_is_left_to_people(site: Site) -> None:
     site.glusterd.meanwhile = [lambda: killed(site)] * 10_000
     done = site.drain()
