@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 from migrator.decide.addition_words import AGAIN
 from migrator.decide.drain_facts import parts_missing
+from migrator.decide.lost_movers import rebalance_way_out
 from migrator.decide.task_failures import are_few
 from migrator.domain.addition import AdditionRecord, AdditionState, AdditionStep
 from migrator.domain.addition_seen import Act, AdditionSeen, Halt, Step
@@ -59,15 +60,15 @@ def give_up(reason: str) -> Act:
     return Act(step=AdditionStep.GIVE_UP, intent=AdditionState.FAILED, result=AdditionState.FAILED, reason=reason)
 
 
-def _way_out(record: AdditionRecord) -> str:
-    return f"`gluster volume rebalance {record.volume} stop` ends it, and the same command begins another one"
-
-
 def _after_others(record: AdditionRecord, task: VolumeTask | None, what: Watching) -> Step:
     """Begin it, where nothing else is at work."""
     if task is not None and task.unfinished:
         at_work = f"{task.name} ({task.status.value}) is at work already: {task.id}"
-        own = f"; where it has ended without a word, {_way_out(record)}" if task.id == record.notes.task_id else ""
+        own = (
+            f"; where it has ended without a word, {rebalance_way_out(record.volume)}"
+            if task.id == record.notes.task_id
+            else ""
+        )
         return _busy(record, at_work + own)
     return replace(what.begin, task_before="" if task is None else task.id)
 
@@ -82,7 +83,7 @@ def _own(record: AdditionRecord, seen: AdditionSeen, what: Watching, task: Volum
         )
     if any(one.status in _MOVING for one in progress.counters):
         if seen.stalled:
-            return give_up(f"the {what.words} stands still: {seen.stalled}; {_way_out(record)}")
+            return give_up(f"the {what.words} stands still: {seen.stalled}; {rebalance_way_out(record.volume)}")
         return Act(step=AdditionStep.WATCH, intent=record.state, result=record.state)
     if problems := tuple(_failures(progress, what)):
         return give_up(f"{what.words}: {'; '.join(problems)}")

@@ -22,6 +22,7 @@ from migrator.decide.drain_facts import (
     Bricks,
     another_drain,
     bricks_seen,
+    can_recover,
     cannot_tell,
     counter_problems,
     ended_badly,
@@ -110,12 +111,12 @@ def begin_again(record: DrainRecord, seen: DrainSeen) -> Step:
         return _start(record, seen)
     if halt := another_drain(record, task):
         return halt
-    if task.id != record.notes.task_id or (moves(seen) and not (seen.stalled or seen.lost)):
+    if task.id != record.notes.task_id or _works(seen):
         return _adopt(task)
     if silent_hosts(record, seen) and not seen.silent:
         # Files may be moved all the same, or will be when glusterd is right again.
         return _adopt(task)
-    if seen.may_recover and not moves(seen):
+    if can_recover(seen):
         return recover(record)
     return _start(record, seen) if counter_problems(record, seen) else _AUDIT
 
@@ -191,13 +192,19 @@ def _start(record: DrainRecord, seen: DrainSeen) -> Step:
 def _starting(record: DrainRecord, seen: DrainSeen) -> Step:
     """Between the intent of the start and its result the world decides."""
     task = own_task(record, seen)
-    if task is not None and task.id != record.notes.task_before:
+    # The one that was to be ended may be right again by now.
+    if task is not None and (task.id != record.notes.task_before or _works(seen)):
         return another_drain(record, task) or _adopt(task)
     step = _start(record, seen)
     if isinstance(step, Halt) and not step.look_again:
         # Nothing was begun, and it may not be begun now: what is left to do is to put the options back.
         return _give_up("; ".join(step.reasons) or step.words)
     return step
+
+
+def _works(seen: DrainSeen) -> bool:
+    """Whether Gluster moves files, and nothing speaks against its going on with that."""
+    return moves(seen) and not (seen.stalled or seen.lost)
 
 
 def _adopt(task: VolumeTask) -> Act:

@@ -111,6 +111,11 @@ def moves(seen: DrainSeen) -> bool:
     return seen.progress is not None and any(one.status in _MOVING for one in seen.progress.counters)
 
 
+def can_recover(seen: DrainSeen) -> bool:
+    """Whether what has failed is brought back first: never beside Gluster, which may move the same files."""
+    return seen.may_recover and not moves(seen)
+
+
 def ended_badly(seen: DrainSeen) -> bool:
     """Whether Gluster has ended on every host that tells, and says that it has failed, or could not move everything."""
     progress = seen.progress

@@ -22,25 +22,38 @@ def lost_after_s(poll_s: float) -> float:
     return max(_LOST_S, _LOOKS * poll_s)
 
 
+def rebalance_way_out(volume: str) -> str:
+    """What an admin does where a fix-layout or a rebalance has lost it."""
+    return f"`gluster volume rebalance {volume} stop` ends it, and the same command begins another one"
+
+
 def lost_movers(
-    samples: Sequence[DrainSample], *, task_id: str, now_s: float, limit_s: float, names: Mapping[str, str]
+    samples: Sequence[DrainSample],
+    *,
+    task_id: str,
+    since_s: float,
+    now_s: float,
+    limit_s: float,
+    names: Mapping[str, str],
 ) -> str:
     """Why it is said that nothing moves files any more on a host that is in progress, as a sentence: its run time has stood
     still for longer than the limit, by looks that were never further apart than that. Empty where there is no such host. What
-    nobody looked at proves nothing: a host that was begun anew meanwhile may be as far as it was before. `names` are those
-    of hosts by what their samples have for them.
+    nobody looked at proves nothing: a host that was begun anew meanwhile may be as far as it was before. Nor does a look up to
+    `since_s`, when a part of the volume was missing: what moves files may have been waiting for it. `names` are those of
+    hosts by what their samples have for them.
     """
     lost = []
-    for host in sorted({sample.host for sample in samples if sample.task_id == task_id}):
-        own = sorted((one for one in samples if one.task_id == task_id and one.host == host), key=lambda one: one.at_s)
-        runtime_s, since_s = own[-1].runtime_s, now_s
+    told = [one for one in samples if one.task_id == task_id and one.at_s > since_s]
+    for host in sorted({one.host for one in told}):
+        own = sorted((one for one in told if one.host == host), key=lambda one: one.at_s)
+        runtime_s, still_s = own[-1].runtime_s, now_s
         for one in reversed(own):
             same = one.status is TaskStatus.IN_PROGRESS and one.runtime_s == runtime_s
-            if not same or since_s - one.at_s > limit_s:
+            if not same or still_s - one.at_s > limit_s:
                 break
-            since_s = one.at_s
-        if now_s - since_s > limit_s:
-            still = format_duration(now_s - since_s)
+            still_s = one.at_s
+        if now_s - still_s > limit_s:
+            still = format_duration(now_s - still_s)
             lost.append(
                 f"on {names.get(host, host)} no process moves files any more: its run time has stood still for {still}"
             )

@@ -22,7 +22,7 @@ T = TypeVar("T")
 @dataclass(slots=True, kw_only=True)
 class AdditionLooker:
     """Looks for one call; keeps the last look at places and counters, which people want to see. `not_whole_s` is when a part of the
-    volume was missing last, as far as this call knows: what moves files may have been waiting for it.
+    volume was missing last, as far as this call knows (when it began, at first): what moves files may have been waiting for it.
     """
 
     call: AdditionCall
@@ -90,8 +90,8 @@ class AdditionLooker:
         names = {} if self.progress is None else self.progress.names
         if parts_missing(state):
             self.not_whole_s = now_s
-        whole = [one for one in samples if one.at_s > self.not_whole_s]
-        lost = lost_movers(whole, task_id=task.id, now_s=now_s, limit_s=lost_after_s(request.poll_s), names=names)
+        lost_s, since_s = lost_after_s(request.poll_s), self.not_whole_s
+        lost = lost_movers(samples, task_id=task.id, since_s=since_s, now_s=now_s, limit_s=lost_s, names=names)
         return lost or stalled(samples, task_id=task.id, now_s=now_s, limit_s=request.stall_s, names=names)
 
 

@@ -6,13 +6,12 @@ from dataclasses import dataclass
 
 from migrator.decide.drain import commit_problems
 from migrator.decide.drain_audit import MOST_EXAMPLES
-from migrator.decide.drain_facts import own_task, parts_missing
+from migrator.decide.drain_facts import own_task
 from migrator.decide.drain_out import audit_left
 from migrator.decide.drain_preflight import health_problems
 from migrator.decide.drain_progress import samples_of
 from migrator.decide.drain_standing import standing
-from migrator.decide.lost_movers import lost_after_s, lost_movers
-from migrator.domain.brick import VolumeState
+from migrator.decide.lost_movers import lost_after_s, lost_movers, rebalance_way_out
 from migrator.domain.drain import NO_NOTES, OUT_STATES, DrainNotes, DrainRecord, DrainSample, DrainState, DrainStep
 from migrator.domain.drain_seen import Act, AuditSeen, DrainSeen, PlaceSeen
 from migrator.domain.errors import Refused, ToolFailed
@@ -257,8 +256,8 @@ class DrainActor:
                 break
             if found is not None and task is None and found[0].peers_down == ():
                 raise ToolFailed("the fix-layout was ended by somebody else")
-            if found is not None and progress is not None:
-                looks = self._goes_on(record, found[0], progress, looks)
+            if progress is not None:
+                looks = self._goes_on(record, progress, looks)
             shown = standing(record, world.ledger.drains.samples(record.id))
             world.progress.show(
                 progress_of(shown, "putting the layout right after", world.clock.monotonic_s() - began_s)
@@ -273,21 +272,22 @@ class DrainActor:
         return Done(words="the layout is right")
 
     def _goes_on(
-        self, record: DrainRecord, state: VolumeState, progress: TaskProgress, looks: tuple[DrainSample, ...]
+        self, record: DrainRecord, progress: TaskProgress, looks: tuple[DrainSample, ...]
     ) -> tuple[DrainSample, ...]:
         """The looks at a fix-layout, with this one. Raises ToolFailed where it would be waited for in vain."""
-        if parts_missing(state):
-            # What works at it may be waiting for that.
-            return ()
         now_s, limit_s = self.call.now_s(), lost_after_s(self.call.request.poll_s)
         kept = tuple(one for one in looks if one.at_s > now_s - 3.0 * limit_s)
         looks = (*kept, *samples_of(progress, now_s))
-        lost = lost_movers(looks, task_id=progress.task_id, now_s=now_s, limit_s=limit_s, names=progress.names)
+        lost = lost_movers(
+            looks,
+            task_id=progress.task_id,
+            since_s=self.looker.not_whole_s,
+            now_s=now_s,
+            limit_s=limit_s,
+            names=progress.names,
+        )
         if lost:
-            way_out = (
-                f"`gluster volume rebalance {record.volume} stop` ends it, and the same command begins another one"
-            )
-            raise ToolFailed(f"the fix-layout does not come to its end: {lost}; {way_out}")
+            raise ToolFailed(f"the fix-layout does not come to its end: {lost}; {rebalance_way_out(record.volume)}")
         return looks
 
     async def _layout_under_way(self, record: DrainRecord) -> str | None:

@@ -5,7 +5,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 
 from migrator.decide.drain import begin_again, begin_stop, next_step, taken_back
-from migrator.decide.drain_facts import broke_off, moves, only_few_failed
+from migrator.decide.drain_facts import broke_off, can_recover, only_few_failed
 from migrator.decide.drain_preflight import health_problems
 from migrator.decide.drain_silence import silent_hosts, way_out
 from migrator.decide.drain_standing import standing, wipe_word
@@ -110,8 +110,7 @@ class DrainMachine:
         """What is done next by this call."""
         if self.back:
             return next_step(record, seen) if taken_back(record.state) else begin_stop(record, seen)
-        may_recover = self.looker.may_recover and not moves(seen)
-        if record.state is DrainState.FAILED and (not self._begun or may_recover):
+        if record.state is DrainState.FAILED and (not self._begun or can_recover(seen)):
             return begin_again(record, seen)
         return next_step(record, seen, hand_over=hand_over)
 

@@ -32,7 +32,8 @@ class DrainLooker:
     """Looks at the bricks of one drain. Changes nothing. `audit` is the newest one that this process has made, `check` the
     guards as they were looked at last. `named` is a walk that only names what is left, and
     decides nothing. `recovered`: this call has brought back what it could. `host_was_away`: a look of this call missed a host.
-    `not_whole_s` is when a part of the volume was missing last, as far as this call knows: what moves files may have been waiting for it.
+    `not_whole_s` is when a part of the volume was missing last, as far as this call knows (when it began, at first): what moves
+    files may have been waiting for it.
     """
 
     call: DrainCall
@@ -63,24 +64,15 @@ class DrainLooker:
             self.check = await self.guarding.check(record, state, tasks)
         wants_places = hand_over and record.state in OUT_STATES
         bricks = bricks_of(record, state.bricks)
-        request, now_s = self.call.request, self.call.now_s()
-        names = {} if progress is None else progress.names
-        # Also by what this look tells: nobody may have watched for long, while files were moved.
-        newest = () if progress is None else samples_of(progress, now_s)
-        samples = (*self.call.world.ledger.drains.samples(record.id), *newest)
-        whole = [one for one in samples if one.at_s > self.not_whole_s]
+        still, lost = ("", "") if own is None else self._standstill(record, own, progress)
         return DrainSeen(
             state=state,
             tasks=tasks,
             progress=progress,
             layout=await self._layout(record, tasks),
             preflight=self.check.problems if self.check is not None and may_start(record) else None,
-            stalled=""
-            if own is None
-            else stalled(samples, task_id=own.id, now_s=now_s, limit_s=request.stall_s, names=names),
-            lost=""
-            if own is None
-            else lost_movers(whole, task_id=own.id, now_s=now_s, limit_s=lost_after_s(request.poll_s), names=names),
+            stalled=still,
+            lost=lost,
             silent=why_silent(hosts, for_s=silent_s) if silent_s > self.call.request.stall_s else "",
             causes=failure_causes(self.guarding.facts) if failed and self.guarding.facts is not None else (),
             audit=self.audit,
@@ -136,3 +128,16 @@ class DrainLooker:
         wanted = record.notes.layout_task_id
         task = next((task for task in tasks if task.id == wanted), None)
         return None if task is None else await self.progress(task)
+
+    def _standstill(self, record: DrainRecord, task: VolumeTask, progress: TaskProgress | None) -> tuple[str, str]:
+        """Why it is said to stand still, and to have lost what moves files; also by what this look tells: nobody may have
+        watched for long, while files were moved.
+        """
+        request, now_s = self.call.request, self.call.now_s()
+        names = {} if progress is None else progress.names
+        newest = () if progress is None else samples_of(progress, now_s)
+        samples = (*self.call.world.ledger.drains.samples(record.id), *newest)
+        still = stalled(samples, task_id=task.id, now_s=now_s, limit_s=request.stall_s, names=names)
+        lost_s, since_s = lost_after_s(request.poll_s), self.not_whole_s
+        lost = lost_movers(samples, task_id=task.id, since_s=since_s, now_s=now_s, limit_s=lost_s, names=names)
+        return still, lost

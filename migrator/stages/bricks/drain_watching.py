@@ -78,9 +78,14 @@ class Watch:
         if all(one.status not in _MOVING for one in counters):
             return True
         request = self.call.request
-        whole = [one for one in self._samples if one.at_s > self.looker.not_whole_s]
-        lost_s = lost_after_s(request.poll_s)
-        lost = lost_movers(whole, task_id=task.id, now_s=now_s, limit_s=lost_s, names={})
+        lost = lost_movers(
+            self._samples,
+            task_id=task.id,
+            since_s=self.looker.not_whole_s,
+            now_s=now_s,
+            limit_s=lost_after_s(request.poll_s),
+            names={},
+        )
         still = stalled(self._samples, task_id=task.id, now_s=now_s, limit_s=request.stall_s, names={})
         return False if lost or still else None
 

@@ -92,7 +92,7 @@ def test_nothing_is_said_of_the_end_without_a_rate() -> None:
 
 
 def said(*samples: DrainSample, now_s: float = 200.0) -> str:
-    return stalled(samples, task_id="t", now_s=now_s, limit_s=50.0, names={"h": "gl1"})
+    return stalled(samples, task_id="t", now_s=now_s, limit_s=50.0, names={"id of gl3": "gl3"})
 
 
 def test_a_host_that_counts_nothing_stands_still() -> None:
@@ -102,6 +102,8 @@ def test_a_host_that_counts_nothing_stands_still() -> None:
     assert said(sample(100.0, 5), sample(190.0, 5, lookups=1)) == ""
     # As it was once before.
     assert said(sample(10.0, 5), sample(100.0, 6), sample(190.0, 5)) == ""
+    # People know a host by its name, and samples by the id of its glusterd.
+    assert said(sample(100.0, 5, host="id of gl3"), sample(190.0, 5, host="id of gl3")).startswith("gl3 has counted")
     assert said() == ""
     assert said(sample(100.0, 5, task_id="other")) == ""
 

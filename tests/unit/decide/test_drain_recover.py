@@ -48,6 +48,18 @@ def test_nothing_is_brought_back_while_gluster_moves_files() -> None:
         assert step_of(S.FAILED, replace(lost, preflight=()), again=True) == (D.START, S.STARTING)
 
 
+def test_what_was_to_be_ended_and_works_again_is_gone_on_with() -> None:
+    """The start failed, as its host did not answer, and people have put that right."""
+    starting = record(S.STARTING, task_id=None, task_before="t1")
+    step = next_step(starting, seen(progress=MOVING, preflight=()))
+    assert isinstance(step, Act)
+    assert (step.step, step.seen_done, step.task_id) == (D.START, True, "t1")
+    for still in (seen(progress=MOVING, preflight=(), lost="gl3"), seen(progress=MOVING, preflight=(), stalled="gl3")):
+        step = next_step(starting, still)
+        assert isinstance(step, Act)
+        assert (step.step, step.seen_done, step.task_before) == (D.START, False, "t1")
+
+
 def test_failures_are_given_up_first_and_never_committed() -> None:
     asked = seen(progress=FAILED, may_recover=True)
     assert step_of(S.DRAINING, asked) == (D.GIVE_UP, S.FAILED)

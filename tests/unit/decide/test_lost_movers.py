@@ -6,30 +6,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from migrator.decide.drain_progress import samples_of
 from migrator.decide.lost_movers import lost_after_s, lost_movers
 from migrator.domain.drain import DrainSample
 from migrator.domain.volume_tasks import TaskStatus
+from tests.unit.decide.drain_looks import counters, progress
 
 LIMIT_S = 60.0
 
 
-def look(at_s: float, runtime_s: float, *, host: str = "id-1", task_id: str = "t") -> DrainSample:
-    return DrainSample(
-        task_id=task_id,
-        at_s=at_s,
-        host=host,
-        files=7,
-        size_bytes=70,
-        lookups=9,
-        failures=0,
-        skipped=0,
-        status=TaskStatus.IN_PROGRESS,
-        runtime_s=runtime_s,
-    )
+def look(at_s: float, runtime_s: float, *, host: str = "gl1", task_id: str = "t") -> DrainSample:
+    told = counters(host=host, host_id=f"id of {host}", status=TaskStatus.IN_PROGRESS, runtime_s=runtime_s)
+    (sample,) = samples_of(progress(told, task_id=task_id), at_s)
+    return sample
 
 
-def said(*samples: DrainSample, now_s: float = 200.0) -> str:
-    return lost_movers(samples, task_id="t", now_s=now_s, limit_s=LIMIT_S, names={"id-1": "gl1"})
+def said(*samples: DrainSample, now_s: float = 200.0, since_s: float = 0.0) -> str:
+    return lost_movers(samples, task_id="t", since_s=since_s, now_s=now_s, limit_s=LIMIT_S, names={"id of gl1": "gl1"})
 
 
 def looks(*runtimes_s: float) -> list[DrainSample]:
@@ -61,6 +54,13 @@ def test_a_process_that_lives_is_never_taken_for_lost_however_seldom_it_is_looke
         assert said(*samples, now_s=at_s) == ""
 
 
+def test_what_was_seen_while_a_part_was_missing_proves_nothing() -> None:
+    seen = looks(4.0, 4.0, 4.0, 4.0, 4.0)[::-1]
+    assert "for 1 min 30 s" in said(*seen, since_s=seen[0].at_s)
+    assert said(*seen, since_s=seen[2].at_s) == ""
+    assert said(*seen, since_s=seen[-1].at_s) == ""
+
+
 def test_looks_that_are_far_apart_prove_nothing() -> None:
     """The host may have been begun anew in between, and be as far as it was."""
     assert said(look(10.0, 1.0), look(200.0, 1.0)) == ""
@@ -74,7 +74,7 @@ def test_only_what_is_in_progress_can_be_lost(status: TaskStatus) -> None:
 
 
 def test_every_host_and_task_by_itself() -> None:
-    others = [look(one.at_s, one.at_s, host="id-2") for one in looks(0.0, 0.0, 0.0, 0.0)]
+    others = [look(one.at_s, one.at_s, host="gl2") for one in looks(0.0, 0.0, 0.0, 0.0)]
     older = [look(one.at_s, 1.0, task_id="before") for one in looks(0.0, 0.0, 0.0, 0.0)]
     assert said(*others, *older) == ""
     assert said(*others, *older, *looks(2.0, 2.0, 2.0, 2.0)).startswith("on gl1 ")

@@ -117,6 +117,12 @@ def killed(site: Site) -> None:
     site.volume.task.dead = True
 
 
+def waits_for_brick(site: Site) -> None:
+    """What moves files does nothing while a brick is down."""
+    killed(site)
+    site.volume.brick_up = False
+
+
 def test_what_moves_files_is_killed_and_another_one_is_begun_by_itself(site: Site) -> None:
     site.glusterd.meanwhile = [nothing, nothing, lambda: killed(site)]
     assert site.drain().ending is DrainEnding.DONE
@@ -143,24 +149,16 @@ def test_a_layout_that_nothing_puts_right_any_more_is_not_waited_for_in_vain(sit
 
 
 def test_what_moves_files_is_not_given_up_while_a_brick_is_down(site: Site) -> None:
-    def goes_down() -> None:
-        killed(site)
-        site.volume.brick_up = False
-
     def is_up() -> None:
         assert site.state is S.DRAINING
         site.volume.brick_up = True
 
-    site.glusterd.meanwhile = [nothing, goes_down, *[nothing] * 500, is_up]
+    site.glusterd.meanwhile = [nothing, lambda: waits_for_brick(site), *[nothing] * 500, is_up]
     assert site.drain().ending is DrainEnding.DONE
     assert site.volume.reachable() == set(range(1, 10))
 
 
 def test_what_waits_for_a_brick_and_goes_on_after_it_is_no_other_task(site: Site) -> None:
-    def goes_down() -> None:
-        killed(site)
-        site.volume.brick_up = False
-
     def is_up() -> None:
         site.volume.brick_up = True
 
@@ -168,19 +166,25 @@ def test_what_waits_for_a_brick_and_goes_on_after_it_is_no_other_task(site: Site
         assert site.volume.task is not None
         site.volume.task.dead = False
 
-    site.glusterd.meanwhile = [nothing, goes_down, *[nothing] * 500, is_up, *[nothing] * 20, goes_on]
+    site.glusterd.meanwhile = [
+        nothing,
+        lambda: waits_for_brick(site),
+        *[nothing] * 500,
+        is_up,
+        *[nothing] * 20,
+        goes_on,
+    ]
     assert site.drain(commit=False).ending is DrainEnding.WAITS
     assert site.volume.tasks_made == 1
 
 
 def test_what_a_call_before_saw_of_a_run_time_counts_for_nothing(site: Site) -> None:
     """Its host was put right between the two calls."""
-    site.volume.brick_up, site.glusterd.meanwhile = True, [lambda: killed(site)] * 50
 
     def interrupted() -> None:
         raise KeyboardInterrupt
 
-    site.glusterd.meanwhile.append(interrupted)
+    site.glusterd.meanwhile = [*[lambda: killed(site)] * 50, interrupted]
     with pytest.raises(KeyboardInterrupt):
         site.drain()
     site.glusterd.meanwhile = [*[nothing] * 20, lambda: setattr(site.volume.task, "dead", False)]
