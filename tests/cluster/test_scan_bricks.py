@@ -7,6 +7,7 @@ import signal
 import subprocess
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 
@@ -222,10 +223,15 @@ def test_a_walk_that_is_killed_is_named_and_the_scan_ends(own: BrickScans) -> No
     async def kill(brick: Brick) -> None:
         if brick.name == victim.name:
             for pid in walkers_on(own.lab.host_of(victim), path=victim.name.partition(":")[2]):
-                os.kill(pid, signal.SIGKILL)
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
 
-    # The Python walker has not said everything when its first rows arrive.
-    record = own.scan("bricks", happening=kill, programs=python_only())
+    # The Python walker has mostly not said everything when its first rows arrive. Where it was faster than the look for
+    # it, nothing was killed in mid-walk, and it is tried again.
+    for _ in range(20):
+        record = own.scan("bricks", happening=kill, programs=python_only())
+        if not record.whole:
+            break
     assert not record.whole
     assert any(victim.name in reason and "not read to its end" in reason for reason in record.reasons)
     assert [walk.whole for walk in record.bricks].count(False) == 1
