@@ -21,6 +21,13 @@ from migrator.stages.lab.tools import LabTools, entering
 from migrator.stages.lab.up import lab_up
 
 DEADLINE_S = 60.0
+BUSY_DEADLINE_S = 200.0
+"""Glusterd gives a lock of a command that has broken off free again after three minutes."""
+
+_BUSY = (b"Another transaction is in progress", b"Locking failed on")
+"""What glusterd says where another command, as one of the program under test, holds the cluster's lock."""
+_KNOWN_FOR_S = 1.1
+"""A little more than the second for which the client, and the kernel, keep what they know of a name."""
 
 
 class WallClock:
@@ -88,11 +95,18 @@ class LabHandle:
         return self.state.hosts[brick.host - 1]
 
     def gluster(self, *arguments: str) -> bytes:
-        """Ask the first host, through the lab's own wrapper."""
+        """Ask the first host, through the lab's own wrapper; again where another command was under way."""
         argv = [os.fsdecode(self.state.gluster), "--mode=script", *arguments]
-        done = subprocess.run(argv, capture_output=True, check=False, stdin=subprocess.DEVNULL)
+        end = time.monotonic() + BUSY_DEADLINE_S
+        while True:
+            done = subprocess.run(argv, capture_output=True, check=False, stdin=subprocess.DEVNULL)
+            said = done.stdout + done.stderr
+            # Its exit code is 0 for some failures: by the words alone.
+            if time.monotonic() > end or not any(sign in said for sign in _BUSY):
+                break
+            time.sleep(0.2)
         if done.returncode:
-            raise RuntimeError(f"{argv} gave {done.returncode}: {os.fsdecode(done.stdout + done.stderr)}")
+            raise RuntimeError(f"{argv} gave {done.returncode}: {os.fsdecode(said)}")
         return done.stdout
 
     def brick_pids(self) -> dict[str, int]:
@@ -139,6 +153,8 @@ class LabHandle:
 
         wait_until(all_up, "every brick is up")
         asyncio.run(self._wait_for_all())
+        # A directory that was looked up while a brick was down has no place for some names (EIO) until it is looked up anew.
+        time.sleep(_KNOWN_FOR_S)
 
     async def _wait_for_all(self) -> None:
         tools = LabTools(LocalProcesses(), self.state.token)
@@ -317,7 +333,8 @@ class LabHandle:
     def drop_connections(self, host: LabHost) -> None:
         """End every open ssh connection of a host at its end; what ran in them is left to itself."""
         for pid in self._connections(host):
-            os.kill(pid, signal.SIGKILL)
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
     def _connections(self, host: LabHost) -> list[int]:
         """The processes of sshd that hold open connections."""
@@ -339,7 +356,8 @@ class LabHandle:
         self.stop_sshd(host)
         stopped = self._connections(host)
         for pid in stopped:
-            os.kill(pid, signal.SIGSTOP)
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGSTOP)
         try:
             yield
         finally:
@@ -351,8 +369,10 @@ class LabHandle:
     @contextmanager
     def target_unmounted(self, host: LabHost) -> Iterator[None]:
         """An empty directory is in the target's place on one host; elsewhere it stays."""
-        done = self.on_host(host, "umount", self.state.target)
-        assert done.returncode == 0, done.stderr
+        # What a run has left at work there may need a moment to see the end of its connection.
+        wait_until(
+            lambda: self.on_host(host, "umount", self.state.target).returncode == 0, "nobody uses the target there"
+        )
         try:
             yield
         finally:
@@ -361,7 +381,11 @@ class LabHandle:
 
     def unmount_source(self) -> None:
         """Unmount the volume: an empty directory is in its place."""
-        subprocess.run(["umount", str(self.source)], check=True, capture_output=True)
+        argv = ["umount", str(self.source)]
+        # Whoever looks at all processes or mounts of this machine holds it for a moment.
+        wait_until(
+            lambda: subprocess.run(argv, capture_output=True, check=False).returncode == 0, "nobody uses the mount"
+        )
 
     def mount_source(self) -> None:
         """Mount the volume again, with a client that knows nothing yet."""
