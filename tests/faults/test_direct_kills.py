@@ -1,6 +1,7 @@
 """The copying program, killed at any system call and run again; files that are changed under its hands."""
 
 import errno
+import fcntl
 import os
 import shutil
 import subprocess
@@ -13,6 +14,7 @@ from migrator.decide.leftovers import part_name
 from migrator.domain.units import MIB
 from tests.native_builds import SANITIZED, built
 from tests.native_copy import ALL, listed, run_copy
+from tests.run_site import wait_for
 from tests.snapshots import names_of, snapshot
 from tests.xfs import XfsMount
 
@@ -254,23 +256,41 @@ def test_ranges_of_a_file_that_was_rewritten(xfs_source: XfsMount) -> None:
 
 
 def during(source: Path, target: Path, names: bytes, act: Callable[[], None]) -> bytes:
-    """Run slowly, act at the first word of progress, and return all that is told."""
+    """Run slowly, act in the middle of the copy of the first file, and return all that is told.
+
+    What is told goes into a pipe that is full: the program stands still at its first word of progress until that is read. The
+    word is due before the file has come to its end.
+    """
     options = ["--source", str(source), "--target", str(target), "--kind", "files", *ALL, "--bwlimit", str(4 * MIB)]
-    with subprocess.Popen(
-        [str(built(*SANITIZED)), "copy", *options],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    ) as process:
+    before = set(os.listdir(target))
+    reads, writes = os.pipe()
+    room = fcntl.fcntl(writes, fcntl.F_SETPIPE_SZ, 4096)
+    os.write(writes, bytes(room))
+    with (
+        open(reads, "rb") as told,
+        subprocess.Popen(
+            [str(built(*SANITIZED)), "copy", *options], stdin=subprocess.PIPE, stdout=writes, stderr=subprocess.PIPE
+        ) as process,
+    ):
+        os.close(writes)
         assert process.stdin is not None
-        assert process.stdout is not None
         assert process.stderr is not None
         process.stdin.write(names)
         process.stdin.close()
-        said = process.stdout.readline()
+
+        def copying() -> bool:
+            assert process.poll() is None, process.communicate()
+            return any((target / name).stat().st_size for name in set(os.listdir(target)) - before)
+
+        try:
+            wait_for(copying, "the first bytes of a copy")
+            assert not (target / "big").exists()
+            act()
+        except BaseException:
+            process.kill()
+            raise
+        said = told.read()[room:]
         assert said.startswith(b"P "), process.stderr.read()
-        act()
-        said += process.stdout.read()
         assert process.stderr.read() == b""
         assert process.wait() == 0
     return said
