@@ -11,7 +11,7 @@ from pathlib import Path
 
 from migrator.domain.units import MIB
 
-UNMOUNT_DEADLINE_S = 20.0
+UNMOUNT_DEADLINE_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -169,7 +169,7 @@ def test_closing_ends_what_runs_and_may_be_done_again(sshd: Sshd) -> None:
                 command, on_start=lambda _: None, on_stdout=lambda _: up.set(), on_stderr=lambda _: None
             )
         )
-        await asyncio.wait_for(up.wait(), 20)
+        await asyncio.wait_for(up.wait(), 120)
         await host.close()
         await host.close()
         with pytest.raises(HostLost):

@@ -26,7 +26,7 @@ from migrator.ports.processes import Command, Completed, Processes
 from tests.local_pipe import LocalPipe
 
 PYTHON = os.fsencode(sys.executable)
-DEADLINE_S = 20.0
+DEADLINE_S = 120.0
 
 
 LIMIT_BYTES = 50_000_000
@@ -157,11 +157,14 @@ def test_a_program_that_is_not_there(processes: Processes) -> None:
 
 def test_a_time_limit_ends_the_whole_group(processes: Processes, token: str) -> None:
     script = "trap '' TERM; echo started; sleep 1000 & sleep 1000"
-    completed = run(processes, *shell(script), timeout_s=0.5, token=token)
-    assert completed.timed_out
+    for timeout_s in (0.5, 5.0, 60.0):
+        completed = run(processes, *shell(script), timeout_s=timeout_s, token=token)
+        assert completed.timed_out
+        assert not in_loop(processes.survivors([token]))
+        if completed.stdout:  # a slow machine may not have come so far
+            break
     assert completed.exit_code == -signal.SIGKILL
     assert completed.stdout == b"started\n"
-    assert not in_loop(processes.survivors([token]))
 
 
 def test_too_much_output_ends_it(token: str) -> None:
@@ -327,15 +330,16 @@ def test_a_relay_is_seen_at_every_look(processes: Processes, token: str, tmp_pat
     """Each process starts the next one and ends itself: at no time is there none."""
     relay, done = tmp_path / "relay", tmp_path / "done"
     relay.write_text(f'[ "$1" = 0 ] || {{ sh "$0" $(($1 - 1)) & exit; }}\ntouch {done}\nexec sleep 1000\n')
-    start_alone((b"sh", os.fsencode(relay), b"300"), token)
-    try:
-        looks = 0
-        while not done.exists():
-            assert in_loop(processes.survivors([token])), f"none was seen in look {looks}"
-            looks += 1
-        assert looks > 0
-    finally:
-        assert in_loop(processes.end(token, grace_s=0.1))
+    looks = 0
+    while not looks:  # it may be through before the first look
+        start_alone((b"sh", os.fsencode(relay), b"300"), token)
+        try:
+            while not done.exists():
+                assert in_loop(processes.survivors([token])), f"none was seen in look {looks}"
+                looks += 1
+        finally:
+            assert in_loop(processes.end(token, grace_s=0.1))
+        done.unlink()
 
 
 def test_many_at_once(processes: Processes) -> None:

@@ -155,15 +155,15 @@ def test_a_hook_that_cannot_be_started_says_why(hooks: Directory, text: str, say
 
 def test_a_hook_that_hangs_is_ended_with_everything_that_it_started(scratch: Path) -> None:
     (scratch / "hooks").mkdir()
-    hooks = Directory(scratch / "hooks", timeout_s=1.0)
     token = f"hook-test-{os.getpid()}-hang"
-    ended = hooks.call(
-        "#!/bin/sh\ntrap '' TERM\nsetsid sleep 1000 &\nsleep 1000 &\necho begun\nwhile :; do sleep 1000; done\n",
-        token=token,
-    )
-    assert ended.timed_out
+    text = "#!/bin/sh\ntrap '' TERM\nsetsid sleep 1000 &\nsleep 1000 &\necho begun\nwhile :; do sleep 1000; done\n"
+    for timeout_s in (1.0, 10.0, 60.0):
+        ended = Directory(scratch / "hooks", timeout_s=timeout_s).call(text, token=token)
+        assert ended.timed_out
+        assert carriers([token]) == {}
+        if ended.output:  # a slow machine may not have come so far
+            break
     assert ended.output == b"begun\n"
-    assert carriers([token]) == {}
 
 
 def test_what_is_left_of_a_call_is_ended_by_its_token(hooks: Directory) -> None:

@@ -63,6 +63,7 @@ def test_it_is_looked_at_confirmed_killed_and_gone_on_with(site: RealSite) -> No
     assert site.migrator("purge", "--user", "nobody", "--dry-run").returncode == 2
     assert source.is_dir()
     words = ("purge", "--user-batch", "1", "--confirm", shown["checksum"][:12])
+    site.write(transfer=CUTOVER.format(rate=2))  # it is not through before it is killed, however late that is
     process = subprocess.Popen(
         site.argv(*words), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
@@ -75,6 +76,7 @@ def test_it_is_looked_at_confirmed_killed_and_gone_on_with(site: RealSite) -> No
     assert left(site)
     status = json.loads(site.migrator("status", "--json").stdout)
     assert any("purge" in one["subject"] for one in status["blocked"])
+    site.write(transfer=CUTOVER.format(rate=1000))
     done = site.migrator(*words)
     assert done.returncode == 0, done.stderr
     assert "freed" in done.stdout
