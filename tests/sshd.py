@@ -13,7 +13,9 @@ from pathlib import Path
 from migrator.adapters.executors.ssh import Ssh
 
 SSHD = "/usr/sbin/sshd"
-DEADLINE_S = 20.0
+DEADLINE_S = 120.0
+CONNECT_TIMEOUT_S = 60
+"""Of ssh, with the exchange of keys: a host that is only slow must not be told from one that does not answer."""
 
 
 def missing_for_sshd() -> str:
@@ -151,7 +153,7 @@ class Sshd:
             options=self.options(key=key),
             python=python,
             lease_s=lease_s,
-            connect_timeout_s=5,
+            connect_timeout_s=CONNECT_TIMEOUT_S,
         )
 
     def _listens(self) -> bool:

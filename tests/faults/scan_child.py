@@ -1,6 +1,7 @@
 """One scan in a process of its own, to be killed: `python -m tests.faults.scan_child DIRECTORY HANG_AFTER`.
 
-After HANG_AFTER directories (or halves of them) one thread stands still, and `standing` is printed.
+After HANG_AFTER directories (or halves of them) one thread stands still, and `standing` is printed; the others do so a few
+directories later, so that however late the kill comes, most of the scan is still to be done.
 """
 
 import os
@@ -12,6 +13,9 @@ from pathlib import Path
 from migrator.adapters.filesystems.posix import PosixSource
 from migrator.ports.filesystem import Block
 from tests.scan_site import ScanSite
+
+_MORE = 3
+"""So many directories, or halves, are done by others after one thread stands still."""
 
 
 class Hanging(PosixSource):
@@ -32,9 +36,10 @@ class Hanging(PosixSource):
     def _step(self) -> None:
         with self._counting:
             self._left -= 1
-            standing = self._left == 0
-        if standing:
+            left = self._left
+        if left == 0:
             os.write(1, b"standing\n")
+        if left == 0 or left < -_MORE:
             threading.Event().wait()
 
 
