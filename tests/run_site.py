@@ -6,7 +6,7 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -67,8 +67,9 @@ reserve = "1MiB"
             done = self.migrator(verb)
             assert done.returncode == 0, done.stderr
 
-    def argv(self, *arguments: str) -> list[str]:
-        return [sys.executable, "-m", "migrator", "--site", str(self.file), *arguments]
+    def argv(self, *arguments: str, program: Sequence[str] = ("migrator",)) -> list[str]:
+        """`program` are a module that is started in the place of the program's own, and words before all others."""
+        return [sys.executable, "-m", *program, "--site", str(self.file), *arguments]
 
     def migrator(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
         return run_program(
@@ -83,10 +84,10 @@ reserve = "1MiB"
         return self.migrator(*_run_words(arguments))
 
     @contextmanager
-    def started(self, *arguments: str) -> Iterator["subprocess.Popen[str]"]:
+    def started(self, *arguments: str, program: Sequence[str] = ("migrator",)) -> Iterator["subprocess.Popen[str]"]:
         """`run` as above, at work for the length of the block; ended afterwards, with its streams."""
         process = subprocess.Popen(
-            self.argv(*_run_words(arguments)),
+            self.argv(*_run_words(arguments), program=program),
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

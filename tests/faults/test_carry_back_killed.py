@@ -2,12 +2,10 @@
 
 import contextlib
 import os
-import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import closing
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,6 +14,7 @@ from migrator.adapters.executors import proc
 from tests.back_world import OWNER, BackWorld
 from tests.conftest import MakeXfs
 from tests.delta_changes import build, change, let_settle, write
+from tests.faults.carry_child import PHASES, ask
 from tests.run_site import DEADLINE_S, REPOSITORY, RealSite
 
 pytestmark = [pytest.mark.needs_root, pytest.mark.slow, pytest.mark.timeout(600)]
@@ -50,19 +49,6 @@ def world(scratch: Path, make_xfs: MakeXfs) -> Iterator[BackWorld]:
     end_streams(made)
 
 
-def ask(world: BackWorld, query: str) -> list[tuple[object, ...]]:
-    """Of the ledger of the rollback; nothing while it is being made."""
-    file = world.directory / "ledger.db"
-    if not file.exists():
-        return []
-    with (
-        contextlib.suppress(sqlite3.OperationalError),
-        closing(sqlite3.connect(f"file:{file}?mode=ro", uri=True, timeout=30)) as ledger,
-    ):
-        return ledger.execute(query).fetchall()
-    return []
-
-
 def end_streams(world: BackWorld) -> None:
     tokens = [
         str(token) for (token,) in ask(world, "SELECT token FROM attempts WHERE state IN ('intended', 'running')")
@@ -72,38 +58,11 @@ def end_streams(world: BackWorld) -> None:
             os.kill(process.pid, 9)
 
 
-def attempts(world: BackWorld, state: str) -> int:
-    return len(ask(world, f"SELECT id FROM attempts WHERE state = '{state}'"))
-
-
-def staged(world: BackWorld) -> int:
-    return sum(1 for _ in world.site.source.path.glob(".migrator-trash/*/.migrator-staged/0*/*"))
-
-
-def under_new_names(world: BackWorld) -> int:
-    with contextlib.suppress(FileNotFoundError):
-        return len(os.listdir(world.source / "new names"))
-    return 0
-
-
-PHASES: dict[str, Callable[[BackWorld], object]] = {
-    "ledger": lambda world: (world.directory / "ledger.db").exists(),
-    "scan": lambda world: (world.directory / "catalogs").exists(),
-    "switch-written": lambda world: any(world.directory.glob("catalogs/switch-*/part-000000.parquet")),
-    "switch-noted": lambda world: ask(world, "SELECT id FROM passes WHERE kind = 'seed'"),
-    "lists": lambda world: any(world.directory.rglob("*-final-0001.parquet")),
-    "pass-recorded": lambda world: ask(world, "SELECT id FROM passes WHERE kind = 'final'"),
-    "taking-out": lambda world: staged(world) > 100,
-    "putting-in": lambda world: under_new_names(world) > 100,
-    "sending": lambda world: attempts(world, "running"),
-    "half-sent": lambda world: attempts(world, "succeeded") > 3,
-}
-
-
 @contextlib.contextmanager
-def started(world: BackWorld) -> Iterator["subprocess.Popen[str]"]:
+def started(world: BackWorld, phase: str) -> Iterator["subprocess.Popen[str]"]:
+    words = (str(world.site.file), str(world.site.source.path), phase)
     process = subprocess.Popen(
-        [sys.executable, "-m", "tests.faults.carry_child", str(world.site.file)],
+        [sys.executable, "-m", "tests.faults.carry_child", *words],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         stdin=subprocess.DEVNULL,
@@ -118,13 +77,13 @@ def started(world: BackWorld) -> Iterator["subprocess.Popen[str]"]:
         process.communicate(timeout=DEADLINE_S)
 
 
-def kill_when(world: BackWorld, reached: Callable[[BackWorld], object]) -> bool:
-    """Kill it as soon as something holds; whether that was before its end."""
-    with started(world) as process:
+def kill_in(world: BackWorld, phase: str) -> bool:
+    """Kill it as soon as it is seen in a phase; whether that was before its end."""
+    with started(world, phase) as process:
         deadline = time.monotonic() + DEADLINE_S
         while process.poll() is None:
             assert time.monotonic() < deadline, "the phase was not seen"
-            if reached(world):
+            if PHASES[phase](world):
                 process.kill()
                 return process.wait() != 0
             time.sleep(0.001)
@@ -134,7 +93,7 @@ def kill_when(world: BackWorld, reached: Callable[[BackWorld], object]) -> bool:
 
 @pytest.mark.parametrize("phase", PHASES)
 def test_what_was_killed_is_made_anew_and_comes_to_the_same(world: BackWorld, phase: str) -> None:
-    assert kill_when(world, PHASES[phase])
+    assert kill_in(world, phase)
     copied, proof = world.seen()
     assert copied is None or copied.finished_at_s is None
     assert proof is None
@@ -147,7 +106,7 @@ def test_what_was_killed_is_made_anew_and_comes_to_the_same(world: BackWorld, ph
 def test_killed_again_and_again_with_a_user_at_work_in_between(world: BackWorld) -> None:
     """The rollback is given up after each kill, and the user goes on on the target."""
     for turn, phase in enumerate(("taking-out", "putting-in", "sending", "half-sent")):
-        killed = kill_when(world, PHASES[phase])
+        killed = kill_in(world, phase)
         assert killed or turn
         os.chown(world.target, OWNER, OWNER)
         world.target.chmod(0o755)
