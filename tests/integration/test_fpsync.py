@@ -3,6 +3,8 @@
 import asyncio
 import os
 import signal
+from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,6 +26,8 @@ pytestmark = pytest.mark.needs_root
 
 TREE = b"home/alice"
 ODD = b"home/odd"
+SLOW = 24 * KIB
+"""Bytes per second of a driver that is ended in the middle: it must be at work for some seconds."""
 
 
 def programs() -> FpsyncPrograms:
@@ -103,7 +107,7 @@ def test_odd_files_do_no_harm(
 
 def test_ended_in_the_middle_it_goes_on_where_it_was(world: DriverWorld) -> None:
     async def cancel() -> None:
-        task = asyncio.create_task(world.drive(bwlimit_bytes_per_s=48 * KIB))
+        task = asyncio.create_task(world.drive(bwlimit_bytes_per_s=SLOW))
         await until_streams_work(world, task)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -114,7 +118,7 @@ def test_ended_in_the_middle_it_goes_on_where_it_was(world: DriverWorld) -> None
     assert world.chunk.state is ChunkState.PENDING
     assert [attempt.state for attempt in world.attempts] == [AttemptState.INTERRUPTED]
     assert doubtful_trees(world.under_way) == {TREE}
-    result = asyncio.run(world.drive(bwlimit_bytes_per_s=48 * KIB))
+    result = asyncio.run(world.drive(bwlimit_bytes_per_s=SLOW))
     assert result.trees == 1
     assert "-r" in world.attempts[1].argv
     assert world.attempts[1].state is AttemptState.SUCCEEDED
@@ -128,6 +132,13 @@ def crawled(world: DriverWorld) -> bool:
     return any((world.directory / "drivers").rglob("fp_done"))
 
 
+def send(number: signal.Signals, pids: Iterable[int]) -> None:
+    """A signal to processes any of which may have ended since they were seen."""
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(pid, number)
+
+
 async def until_streams_work(world: DriverWorld, task: "asyncio.Task[object]") -> None:
     """The crawl has ended, and rsyncs are at work."""
     while not (crawled(world) and world.living(b"rsync")):
@@ -137,7 +148,7 @@ async def until_streams_work(world: DriverWorld, task: "asyncio.Task[object]") -
 
 def test_after_another_boot_everything_is_sent_again(world: DriverWorld) -> None:
     async def cancel() -> None:
-        task = asyncio.create_task(world.drive(bwlimit_bytes_per_s=48 * KIB))
+        task = asyncio.create_task(world.drive(bwlimit_bytes_per_s=SLOW))
         await until_streams_work(world, task)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -153,10 +164,9 @@ def test_after_another_boot_everything_is_sent_again(world: DriverWorld) -> None
 
 def test_killed_by_others_it_goes_on_by_itself(world: DriverWorld) -> None:
     async def kill() -> None:
-        task = asyncio.create_task(world.drive(bwlimit_bytes_per_s=48 * KIB))
+        task = asyncio.create_task(world.drive(bwlimit_bytes_per_s=SLOW))
         await until_streams_work(world, task)
-        for pid in world.living(b"fpsync"):
-            os.kill(pid, signal.SIGKILL)
+        send(signal.SIGKILL, world.living(b"fpsync"))
         await task
 
     asyncio.run(kill())
@@ -168,11 +178,10 @@ def test_killed_by_others_it_goes_on_by_itself(world: DriverWorld) -> None:
 
 def test_streams_that_stand_still_are_ended(world: DriverWorld) -> None:
     async def hold() -> None:
-        task = asyncio.create_task(world.drive(bwlimit_bytes_per_s=48 * KIB, stall_timeout_s=1.0))
+        task = asyncio.create_task(world.drive(bwlimit_bytes_per_s=SLOW, stall_timeout_s=5.0))
         await until_streams_work(world, task)
         while not task.done():
-            for pid in world.living(b"rsync"):
-                os.kill(pid, signal.SIGSTOP)
+            send(signal.SIGSTOP, world.living(b"rsync"))
             await asyncio.sleep(0.02)
         await task
 

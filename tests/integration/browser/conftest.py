@@ -15,6 +15,7 @@ from migrator.stages.report import read_report
 from tests.report_world import OnePlan, Weeks
 from tests.unit.output.facts import report
 
+DEADLINE_MS = 120_000
 HOSTILE = (
     b"<script>document.title='run'</script>",
     b"<img src=x onerror=\"document.title='run'\">",
@@ -33,7 +34,7 @@ def browser() -> Iterator[Browser]:
     if program is None:
         pytest.skip("there is no chromium")
     with sync_playwright() as playwright:
-        started = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        started = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"], timeout=DEADLINE_MS)
         yield started
         started.close()
 

@@ -6,7 +6,7 @@ from playwright.sync_api import Browser, expect
 
 from migrator.adapters.ledger.sqlite import open_ledger
 from migrator.domain.events import Event, EventKind, Severity
-from tests.integration.browser.conftest import HOSTILE
+from tests.integration.browser.conftest import DEADLINE_MS, HOSTILE
 from tests.report_world import Weeks
 from tests.serving import serving, site_of_weeks
 
@@ -23,6 +23,8 @@ def test_it_keeps_itself_up_to_date_and_says_when_it_cannot(browser: Browser, tm
     context = browser.new_context(viewport={"width": 500, "height": 700})
     try:
         with serving(site_file, *words) as served:
+            context.set_default_timeout(DEADLINE_MS)
+            expect.set_options(timeout=DEADLINE_MS)
             page = context.new_page()
             said: list[str] = []
             asked: set[str] = set()
@@ -48,7 +50,7 @@ def test_it_keeps_itself_up_to_date_and_says_when_it_cannot(browser: Browser, tm
                         message=NEWS,
                     )
                 )
-            expect(page.locator("main")).to_contain_text(NEWS, timeout=30_000)
+            expect(page.locator("main")).to_contain_text(NEWS)
             assert asked == {served.url}
             assert said == []
             assert first.startswith("Migration of ")
@@ -56,7 +58,7 @@ def test_it_keeps_itself_up_to_date_and_says_when_it_cannot(browser: Browser, tm
             assert page.locator("main .scroll").last.evaluate("one => one.scrollLeft") == shift
             assert page.evaluate("document.activeElement.className") == "scroll"
             assert page.locator("main").count() == page.locator("header").count() == 1
-        expect(page.locator("#live")).to_contain_text("Not read anew since", timeout=30_000)
+        expect(page.locator("#live")).to_contain_text("Not read anew since")
         expect(page.locator("#live")).to_have_class("alert")
         expect(page.locator("main")).to_contain_text(NEWS)
         assert page.title() != "run"

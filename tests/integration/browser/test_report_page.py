@@ -10,7 +10,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page
 
-from tests.integration.browser.conftest import HOSTILE
+from tests.integration.browser.conftest import DEADLINE_MS, HOSTILE
 
 A4_TEXT_PX = 680
 """The width between the margins of the style's page: 180 mm."""
@@ -46,6 +46,7 @@ def opened(browser: Browser, file: Path, **settings: Any) -> Iterator[tuple[Page
     """The page, and what went wrong on it or was asked of anybody else."""
     context = browser.new_context(**settings)
     try:
+        context.set_default_timeout(DEADLINE_MS)
         page = context.new_page()
         said: list[str] = []
         page.on("console", lambda message: said.append(message.text))
