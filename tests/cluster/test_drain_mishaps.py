@@ -123,6 +123,15 @@ def start_held(drains: Drains, brick: LabBrick) -> "subprocess.Popen[bytes]":
     return running
 
 
+def stand_still(drains: Drains, brick: LabBrick) -> int:
+    """Stop the process of a brick before Gluster begins to drain it: whatever moves its files cannot come to its end before it is
+    killed (glusterd answers 5 s after it has begun one). The pid.
+    """
+    pid = drains.lab.brick_pids()[brick.name]
+    (drains.marks / "before").write_text(f"kill -STOP {pid}\n")
+    return pid
+
+
 def to_its_end(drains: Drains, brick: LabBrick, before: Mapping[str, str]) -> str:
     """The same command goes on to the end; the state it comes to. A file that was being moved when a host or a brick died, Gluster
     may pass over without a word: the audit names it, nothing is committed, and `--recover` brings it back. Where Gluster has it on
@@ -186,7 +195,7 @@ def test_a_drain_whose_brick_dies_is_failed_and_goes_on_when_it_is_back(
     point = os.path.dirname(os.fsdecode(lab.brick_path(brick)))
     assert lab.on_host(lab.host_of(brick), "umount", "-l", point).returncode == 0
     (drains.marks / "hold").unlink()
-    assert running.wait(DEADLINE_S) == 4
+    assert running.wait(3 * DEADLINE_S) == 4
     assert brick.name in drains.names()
     refused = drains.drain(brick, code=4)
     assert any(f"brick {brick.name} is down" in reason for reason in refused["reasons"])
@@ -220,8 +229,10 @@ def test_a_drain_whose_host_reboots_comes_to_its_end_by_itself(drains: Drains, b
 def test_a_drain_whose_mover_is_killed_is_begun_anew_by_itself(drains: Drains, before: Mapping[str, str]) -> None:
     """Gluster says for good that it is in progress."""
     lab, brick = drains.lab, brick_of(drains, 1, 3)
+    held = stand_still(drains, brick)
     # As soon as Gluster has begun it.
-    (drains.marks / "after").write_text(f"kill -9 $(cat {lab.mover_directory(lab.host_of(brick))}/*.pid)\n")
+    pid_file = f"{lab.mover_directory(lab.host_of(brick))}/*.pid"
+    (drains.marks / "after").write_text(f"until kill -9 $(cat {pid_file}); do sleep 0.1; done\nkill -CONT {held}\n")
     running = drains.site.start("brick", "drain", brick.name, "--accept-open-files")
     wait_until(lambda: "no process moves files any more" in said(drains), "it is found", deadline_s=2 * DEADLINE_S)
     ended(drains, brick, before, running)
@@ -244,13 +255,18 @@ def test_a_drain_whose_mover_is_lost_in_a_reboot_goes_on_when_it_was_helped_as_t
     """glusterd finds another process under the pid of what moved files before the reboot, and begins none."""
     lab, brick = drains.lab, brick_of(drains, 2, 3)
     host = lab.host_of(brick)
+    stand_still(drains, brick)
     running = start_held(drains, brick)
     lab.crash_host(host)
     for file in lab.mover_pid_files(host):
         file.write_text(f"{host.holder_pid}\n")
     lab.boot_host(host)
     (drains.marks / "hold").unlink()
-    wait_until(lambda: running.poll() is not None or "systemctl restart glusterd" in said(drains), "what helps is told")
+    wait_until(
+        lambda: running.poll() is not None or "systemctl restart glusterd" in said(drains),
+        "what helps is told",
+        deadline_s=3 * DEADLINE_S,
+    )
     assert running.poll() is None, said(drains)
     assert f"on {host.address}, where `pgrep -f [r]ebalance/vol1` finds none" in said(drains)
     assert brick.name in drains.names()
