@@ -3,18 +3,20 @@
 import json
 import os
 import shutil
+import signal
 import sqlite3
 import subprocess
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from migrator.adapters.executors.proc import carriers
-from migrator.domain.lab import LabHost
+from migrator.domain.lab import LabBrick, LabHost
 from migrator.domain.units import KIB, MIB
-from tests.cluster.handle import LabHandle, wait_until
+from tests.cluster.handle import DEADLINE_S, LabHandle, wait_until
 from tests.cluster.site import LabSite, lab_site
 
 WORK = "work"
@@ -61,9 +63,42 @@ def work_trees(lab: LabHandle) -> Iterator[LabHandle]:
         shutil.rmtree(lab.source / WORK)
 
 
+@contextmanager
+def standing_still(found: Callable[[], Collection[int]]) -> Iterator[set[int]]:
+    """What is found stands still for the length of the block, also what it started while it was looked for; those processes
+    that had not ended by then. Nothing else that has been given their numbers goes on or is stopped afterwards.
+    """
+    held: dict[int, int] = {}
+    try:
+        while new := set(found()) - held.keys():
+            for pid in new:
+                with suppress(ProcessLookupError):
+                    held[pid] = os.pidfd_open(pid)
+                    signal.pidfd_send_signal(held[pid], signal.SIGSTOP)
+            wait_until(lambda: all(_state(pid) in "TZX" for pid in held), "they stand still, or have ended")
+        yield {pid for pid in held if _state(pid) == "T"}
+    finally:
+        for pidfd in held.values():
+            with suppress(ProcessLookupError):
+                signal.pidfd_send_signal(pidfd, signal.SIGCONT)
+            os.close(pidfd)
+
+
+def _state(pid: int) -> str:
+    """The letter that proc(5) has for it; X for one that is gone."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return "X"
+
+
 def _run_words(options: tuple[str, ...]) -> tuple[str, ...]:
     seed_only = () if "--deltas" in options else ("--deltas", "0")
     return ("run", "--all", *seed_only, *options)
+
+
+def _carriers(token: str) -> set[int]:
+    return {identity.pid for identity in carriers([token]).get(token, ())}
 
 
 @dataclass
@@ -73,6 +108,7 @@ class BrickRuns:
     lab: LabHandle
     site: LabSite
     started: list["subprocess.Popen[bytes]"] = field(default_factory=list)
+    _newest_before: int = 0
 
     @property
     def ledger(self) -> Path:
@@ -96,6 +132,7 @@ class BrickRuns:
 
     def start(self, *options: str) -> "subprocess.Popen[bytes]":
         """A run as above, beside the test."""
+        self._newest_before = self.rows("select coalesce(max(id), 0) from attempts")[0][0]
         process = self.site.start(*_run_words(options))
         self.started.append(process)
         return process
@@ -107,26 +144,51 @@ class BrickRuns:
         assert process.returncode in (code, code if or_code is None else or_code), said
 
     def wait_for_stream_on(self, process: "subprocess.Popen[bytes]", host: LabHost | None = None) -> str:
-        """Until a stream is at work at the content of files, there or on any brick server; the host's name."""
-        wanted = {host.address} if host else {host.address for host in self.lab.state.hosts}
+        """Until a stream of this run is at work at the content of files, there or on any brick server; the host's name."""
         found: list[str] = []
 
         def at_work() -> bool:
-            assert process.poll() is None, f"the run has ended already, with {process.returncode}"
-            with suppress(sqlite3.OperationalError):
-                found[:] = [
-                    name
-                    for name, pid in self.rows(
-                        "select attempts.host, attempts.pid from attempts join chunks on chunks.id = chunk_id"
-                        " where attempts.state = 'running' and kind in (?, ?, ?) order by attempts.id",
-                        *_CONTENT,
-                    )
-                    if name in wanted and pid
-                ]
+            found[:] = [name for name, _, _ in self._at_work(process, host)]
             return bool(found)
 
-        wait_until(at_work, f"a stream is at work on {sorted(wanted)}")
+        wait_until(at_work, "a stream is at work")
         return found[0]
+
+    @contextmanager
+    def held_stream_on(
+        self, process: "subprocess.Popen[bytes]", host: LabHost | None = None, *, brick: LabBrick | None = None
+    ) -> Iterator[None]:
+        """For the length of the block a stream of this run that is at work at the content of files, there or on any brick
+        server, stands still: what the test does meanwhile happens before that stream has come to its end.
+        """
+        end = time.monotonic() + DEADLINE_S
+        while True:
+            assert time.monotonic() < end, "no stream could be held"
+            for _, pid, token in self._at_work(process, host, brick):
+                with standing_still(lambda token=token: _carriers(token)) as held:  # type: ignore[misc]
+                    if pid in held:
+                        yield
+                        return
+            time.sleep(0.05)
+
+    def _at_work(
+        self, process: "subprocess.Popen[bytes]", host: LabHost | None, brick: LabBrick | None = None
+    ) -> list[tuple[str, int, str]]:
+        """Host, process and token of the streams of this run at content; those that an earlier one has left are none of it."""
+        assert process.poll() is None, f"the run has ended already, with {process.returncode}"
+        wanted = {host.address} if host else {host.address for host in self.lab.state.hosts}
+        with suppress(sqlite3.OperationalError):
+            return [
+                (name, pid, token)
+                for name, pid, token, on_brick in self.rows(
+                    "select attempts.host, attempts.pid, token, brick from attempts join chunks on chunks.id = chunk_id"
+                    " where attempts.state = 'running' and kind in (?, ?, ?) and attempts.id > ? order by attempts.id",
+                    *_CONTENT,
+                    self._newest_before,
+                )
+                if name in wanted and pid and (brick is None or on_brick == brick.name)
+            ]
+        return []
 
     def attempts(self, *kinds: str) -> set[tuple[str, str, str]]:
         """Host, engine and state of the attempts at chunks of content (or of these kinds)."""
@@ -205,14 +267,18 @@ def brick_runs(
     hosts: bool = True,
     range_size: str = "1MiB",
     chunk_size: str = "1MiB",
+    lease: str = "",
 ) -> Iterator[BrickRuns]:
-    """A site that has been recorded; its target goes away afterwards."""
+    """A site that has been recorded; its target goes away afterwards. `lease` is for tests that wait for its end: where it is
+    short, a host is lost whenever this machine does nothing for so long.
+    """
     target = lab.target / directory.name
     target.mkdir()
     try:
         with lab_site(lab, directory, target, via=via, hosts=hosts) as site:
             text = site.file.read_text().replace('trees = ["home/*"]', f'trees = ["{trees}"]')
-            text = text.replace("[transfer]", f'[transfer]\nrange_size = "{range_size}"\nlease = "3s"')
+            text = text.replace("[transfer]", f'[transfer]\nrange_size = "{range_size}"')
+            text = text.replace("[transfer]", f'[transfer]\nlease = "{lease}"') if lease else text
             site.file.write_text(text.replace('chunk_size = "4MiB"', f'chunk_size = "{chunk_size}"'))
             site.json("init")
             made = BrickRuns(lab, site)
