@@ -127,6 +127,10 @@ class LabHandle:
         """Run a command in the namespaces of a host, without ssh."""
         return subprocess.run([*entering(host), *argv], capture_output=True, check=False, stdin=subprocess.DEVNULL)
 
+    def unmount_on(self, host: LabHost, point: str | bytes) -> None:
+        """Unmount on a host, as soon as nobody uses it: what a run has left at work may need a moment to see that it is over."""
+        wait_until(lambda: self.on_host(host, "umount", point).returncode == 0, f"{point!r} is unmounted")
+
     def ssh(self, host: LabHost, command: str) -> "subprocess.CompletedProcess[bytes]":
         """Run a shell command on a host over ssh, as the program reaches it."""
         argv = ["ssh", "-F", os.fsdecode(self.state.ssh_config), sshd.destination(host), command]
@@ -135,6 +139,26 @@ class LabHandle:
     def brick_path(self, brick: LabBrick) -> bytes:
         """The brick's directory as its host sees it."""
         return cluster.brick_path(brick.number).encode()
+
+    @contextmanager
+    def brick_covered(self, brick: LabBrick) -> Iterator[None]:
+        """An empty file system is in the place of a brick's own; its process goes on, with the one that it was started on."""
+        host, path = self.host_of(brick), os.fsdecode(self.brick_path(brick))
+        aside, point = "/srv/aside", os.path.dirname(path)
+        # Every 30 s the process writes into this directory, by its path. Where it cannot, it tells that it is down, and ends.
+        inside = f"{aside}/{os.path.basename(path)}/.glusterfs"
+        for argv in (
+            ("mkdir", "-p", aside),
+            ("mount", "-t", "tmpfs", "tmpfs", aside),
+            ("mkdir", "-p", inside),
+            ("mount", "--move", aside, point),
+        ):
+            done = self.on_host(host, *argv)
+            assert done.returncode == 0, done.stderr
+        try:
+            yield
+        finally:
+            self.unmount_on(host, point)
 
     def stop_brick(self, brick: LabBrick) -> None:
         """Kill one brick process, and wait until Gluster knows."""
@@ -176,12 +200,20 @@ class LabHandle:
             return None
 
     def stop_glusterd(self, host: LabHost) -> None:
-        """Kill the management daemon of a host (the bricks go on)."""
+        """Kill the management daemon of a host (the bricks go on), and wait until the others know."""
         pid = self.glusterd_pid(host)
         assert pid is not None
         os.kill(pid, signal.SIGKILL)
         wait_until(lambda: not is_alive(pid), "glusterd has ended")
         Path(f"/proc/{host.holder_pid}/root/run/glusterd.pid").unlink()
+        others = [one for one in self.state.hosts if self.glusterd_pid(one) is not None]
+        for other in others:
+            wait_until(lambda other=other: self._peers(other) < len(others), "the others know")  # type: ignore[misc]
+
+    def _peers(self, host: LabHost) -> int:
+        """How many other management daemons a host is connected to."""
+        done = self.on_host(host, "gluster", "--mode=script", "--xml", "peer", "status")
+        return done.stdout.count(b"<connected>1</connected>")
 
     def start_glusterd(self, host: LabHost) -> None:
         """Start the management daemon of a host, and wait until the pool is whole."""
@@ -219,8 +251,7 @@ class LabHandle:
         # Nothing is left of them after a reboot either: glusterd takes whatever has the pid of its mover for that.
         wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in killed), "what was killed is gone")
         for point in self._points(host):
-            done = self.on_host(host, "umount", point)
-            assert done.returncode == 0, done.stderr
+            self.unmount_on(host, point)
         run = Path(f"/proc/{host.holder_pid}/root/run")
         (run / "glusterd.pid").unlink(missing_ok=True)
         # A machine that is switched on again has an empty /run: a stale pid there could be somebody else's by now.
@@ -369,10 +400,7 @@ class LabHandle:
     @contextmanager
     def target_unmounted(self, host: LabHost) -> Iterator[None]:
         """An empty directory is in the target's place on one host; elsewhere it stays."""
-        # What a run has left at work there may need a moment to see the end of its connection.
-        wait_until(
-            lambda: self.on_host(host, "umount", self.state.target).returncode == 0, "nobody uses the target there"
-        )
+        self.unmount_on(host, self.state.target)
         try:
             yield
         finally:

@@ -226,7 +226,6 @@ def exchange_in_its_place(lab: LabHandle, site: LabSite, brick: LabBrick, copy: 
     add = ("brick", "add", brick.name, "--to", "source", "--instead-of", brick.name)
     host, point = lab.host_of(brick), os.path.dirname(lab.brick_path(brick))
     new_disk: tuple[tuple[str | bytes, ...], ...] = (
-        ("umount", point),
         ("mkfs.xfs", "-q", "-f", brick.image),
         ("mount", "-o", "loop", brick.image, point),
     )
@@ -240,6 +239,8 @@ def exchange_in_its_place(lab: LabHandle, site: LabSite, brick: LabBrick, copy: 
         assert site.json(*add, "--take-back")["state"] == "taken-back"
         assert lab.brick_pids()[brick.name] > 0
         assert site.call(*add).returncode == 4
+        # Gluster asks the brick's process to end, and does not wait for that.
+        lab.unmount_on(host, point)
         for argv in new_disk:
             done = lab.on_host(host, *argv)
             assert done.returncode == 0, done.stderr

@@ -88,7 +88,7 @@ def test_another_target_is_mounted_on_one_host(examined: Examined) -> None:
             examined.lab.on_host(host, "sh", "-c", f"echo another > {os.fsdecode(sentinel)}")
             wrong = examined.wrong(code=1)
         finally:
-            examined.lab.on_host(host, "umount", examined.lab.state.target)
+            examined.lab.unmount_on(host, examined.lab.state.target)
     assert set(wrong) == {f"host {host.address}"}
     assert "another file system than the target" in wrong[f"host {host.address}"]
 
@@ -112,11 +112,9 @@ def test_a_host_shows_another_key(examined: Examined) -> None:
 def test_a_brick_is_not_mounted_there(examined: Examined) -> None:
     """Its process goes on: it holds the file system that it was started on."""
     host = examined.lab.state.hosts[1]
-    examined.lab.on_host(host, "mount", "-t", "tmpfs", "tmpfs", "/srv/b1")
-    try:
+    brick = next(one for one in examined.lab.bricks if (one.host, one.number) == (host.number, 1))
+    with examined.lab.brick_covered(brick):
         wrong = examined.wrong(code=1)
-    finally:
-        examined.lab.on_host(host, "umount", "/srv/b1")
     assert f"{host.address}:/srv/b1/data is no brick there" in wrong[f"host {host.address}"]
 
 
