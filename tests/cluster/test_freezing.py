@@ -23,7 +23,7 @@ from migrator.domain.lab import LabBrick
 from migrator.stages.lab import sshd
 from tests.cluster.handle import LabHandle, WallClock, wait_until
 from tests.cluster.hosts import LabHosts
-from tests.cluster.opening import HOLD, OPEN_BEHIND, copies, facts_of, open_behind
+from tests.cluster.opening import HOLD, OPEN_BEHIND, copies, facts_of, link_of, open_behind
 from tests.holders import holding
 from tests.xfs import run_tool
 
@@ -131,9 +131,9 @@ def test_files_by_the_store_of_gluster_readers_and_directories(lab: LabHandle, h
         # Opened again, a brick has them by their gfid alone.
         brick = brick_of(lab, path)
         links = [
-            fd.readlink()
+            link
             for fd in Path(f"/proc/{lab.brick_pids()[brick.name]}/fd").iterdir()
-            if (facts := facts_of(fd)) is not None and stat.S_ISREG(facts.st_mode)
+            if (facts := facts_of(fd)) is not None and stat.S_ISREG(facts.st_mode) and (link := link_of(fd)) is not None
         ]
         assert any(".glusterfs" in link.parts for link in links)
         writers = search(lab, hosts)
