@@ -2,17 +2,17 @@
 
 import asyncio
 import os
+import shutil
 import signal
 import time
 from pathlib import Path
 
 import pytest
 
-from migrator.adapters.engines.fpsync import Fpsync
+from migrator.adapters.engines.fpsync import Fpsync, FpsyncPrograms
 from migrator.adapters.executors import proc
 from migrator.adapters.ledger.sqlite import open_ledger
 from migrator.domain.states import AttemptState, ChunkState
-from migrator.domain.units import KIB
 from tests.driver_world import DriverWorld
 from tests.integration.test_fpsync import crawled, equal_but, fill, programs
 from tests.run_site import wait_for
@@ -21,19 +21,51 @@ from tests.xfs import XfsMount
 pytestmark = pytest.mark.needs_root
 
 
+class Replaced:
+    """fpsync beside an fpart and an rsync of the test's own, which are the real ones unless something else is written."""
+
+    def __init__(self, directory: Path, real: FpsyncPrograms) -> None:
+        directory.mkdir()
+        self._directory, self.real = directory, real
+        shutil.copy(os.fsdecode(real.fpsync), directory / "fpsync")
+        self.write_real()
+
+    @property
+    def programs(self) -> FpsyncPrograms:
+        paths = {name: os.fsencode(self._directory / name) for name in ("fpsync", "fpart", "rsync")}
+        return FpsyncPrograms(**paths)
+
+    def write(self, name: str, text: str) -> None:
+        file = self._directory / name
+        file.write_text(f"#!/bin/sh\n{text}\n")
+        file.chmod(0o755)
+
+    def write_real(self) -> None:
+        for name, real in (("fpart", self.real.fpart), ("rsync", self.real.rsync)):
+            self.write(name, f'exec {os.fsdecode(real)} "$@"')
+
+
 @pytest.mark.parametrize("moment", ["crawling", "copying"])
 def test_killed_under_its_driver(scratch: Path, xfs_source: XfsMount, xfs_target: XfsMount, moment: str) -> None:
-    fill(xfs_source.path / "home" / "alice", files=400)
-    world = DriverWorld(scratch, xfs_source.path, xfs_target.path, Fpsync(programs(), privileged=True))
+    fill(xfs_source.path / "home" / "alice", files=400, size_bytes=1000)
+    own = Replaced(scratch / "bin", programs())
+    world = DriverWorld(scratch, xfs_source.path, xfs_target.path, Fpsync(own.programs, privileged=True))
     world.ledger.close()
+    if moment == "crawling":
+        own.write("fpart", "sleep 1000")
+    else:
+        # Minutes for each part.
+        own.write("rsync", f'exec {os.fsdecode(own.real.rsync)} "$@" --bwlimit=1')
     pid = os.fork()
     if pid == 0:
-        world.ledger = open_ledger(scratch / "ledger.db", create=False)
-        asyncio.run(world.drive(bwlimit_bytes_per_s=32 * KIB))
-        os._exit(0)
+        try:
+            world.ledger = open_ledger(scratch / "ledger.db", create=False)
+            asyncio.run(world.drive())
+        finally:
+            os._exit(0)
     world.ledger = open_ledger(scratch / "ledger.db", create=False)
     try:
-        wait_for(lambda: tokens(world) and living(world, b"fpsync" if moment == "crawling" else b"rsync"), moment)
+        wait_for(lambda: tokens(world) and living(world, b"fpart" if moment == "crawling" else b"rsync"), moment)
         wait_for(lambda: moment == "crawling" or crawled(world), moment)
     finally:
         os.kill(pid, signal.SIGKILL)
@@ -51,7 +83,8 @@ def test_killed_under_its_driver(scratch: Path, xfs_source: XfsMount, xfs_target
         chunk_state=ChunkState.PENDING,
         problems=(),
     )
-    result = asyncio.run(world.drive(bwlimit_bytes_per_s=32 * KIB if moment == "copying" else None))
+    own.write_real()
+    result = asyncio.run(world.drive())
     assert result.trees == 1
     assert ("-r" in world.attempts[1].argv) is (moment == "copying"), world.attempts[1].argv
     assert [attempt.state for attempt in world.attempts] == [AttemptState.INTERRUPTED, AttemptState.SUCCEEDED]
