@@ -33,8 +33,9 @@ pytestmark = [pytest.mark.cluster, pytest.mark.needs_root, pytest.mark.slow, pyt
 
 THROTTLE = "cluster.rebal-throttle"
 SETTINGS = '[drain]\nthrottle = "lazy"\npoll = "0.2s"\n'
-PROBED = '[governor]\nmax_latency = "1ms"\nprobe_interval = "1s"\n'
+NEVER_SLOW, ALWAYS_SLOW = "1h", "1ms"
 """No mount of Gluster answers in less than a millisecond."""
+PROBED = f'[governor]\nmax_latency = "{NEVER_SLOW}"\nprobe_interval = "1s"\n'
 KILLING = """#!/bin/sh
 act=
 case " $* " in
@@ -104,6 +105,10 @@ class Drains:
         """How many probes of each side were kept."""
         with closing(sqlite3.connect(f"file:{self.site.directory}/state/ledger.db?mode=ro", uri=True)) as ledger:
             return dict(ledger.execute("select side, count(create_s) from probes group by side").fetchall())
+
+    def probed_at_least(self, count: int) -> bool:
+        """Whether so many probes of both sides were kept."""
+        return all(self.probed().get(side, 0) >= count for side in ("source", "target"))
 
     def state(self) -> str:
         with closing(sqlite3.connect(f"file:{self.site.directory}/state/ledger.db?mode=ro", uri=True)) as ledger:
@@ -207,9 +212,17 @@ def not_found_by_name(lab: LabHandle, names: Iterable[str], point: Path) -> list
     mount = ("mount", "-t", "glusterfs", server, str(point))
     subprocess.run(("nsenter", f"--net=/run/netns/{lab.state.client_namespace}", "--", *mount), check=True)
     try:
+        # Before it has reached every brick it shows fewer files.
+        wait_until(lambda: reached_all(point), "the new client has reached every brick")
         return [name for name in names if not (point / name).is_file()]
     finally:
         subprocess.run(("umount", str(point)), check=True)
+
+
+def reached_all(point: Path) -> bool:
+    """What a client says itself of its connections to bricks."""
+    connections = list((point / ".meta/graphs/active").glob("*-client-*/private"))
+    return bool(connections) and all("connected = 1" in one.read_text() for one in connections)
 
 
 async def start_glusterd(lab: LabHandle, brick: LabBrick) -> None:
@@ -387,14 +400,15 @@ def test_an_interrupted_watch_leaves_gluster_at_work_and_gives_way_to_users_befo
     # The counters stand still, so that it is watched for as long as the test likes.
     drains.mark("still")
     watching = drains.site.start("brick", "drain", brick.name, "--accept-open-files", "--no-commit")
-    wait_until(lambda: drains.probed().get("source", 0) >= 1 or watching.poll() is not None, "it is probed")
+    wait_until(lambda: drains.probed_at_least(1) or watching.poll() is not None, "both sides are probed")
     assert drains.option() == "normal"
     assert [len(list(place.glob("entry-*"))) for place in places] == [ENTRIES, ENTRIES]
     watching.kill()
     watching.wait()
     assert [place.is_dir() for place in places] == [True, True]
+    drains.site.file.write_text(drains.site.file.read_text().replace(NEVER_SLOW, ALWAYS_SLOW))
     watching = drains.site.start("brick", "drain", brick.name, "--accept-open-files", "--no-commit")
-    wait_until(lambda: min(drains.probed().values()) >= 4 or watching.poll() is not None, "both sides are probed")
+    wait_until(lambda: drains.probed_at_least(4) or watching.poll() is not None, "both sides are probed again")
     wait_until(lambda: drains.option() == "lazy" or watching.poll() is not None, "it gives way")
     watching.send_signal(signal.SIGINT)
     assert watching.wait(DEADLINE_S) in (130, 0)
