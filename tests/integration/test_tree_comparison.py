@@ -43,7 +43,7 @@ def trees(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def visit(trees: Path, side: Side, files: tuple[bytes, ...], limit_s: float = 30.0) -> TreeVisited:
+def visit(trees: Path, side: Side, files: tuple[bytes, ...], limit_s: float = 120.0) -> TreeVisited:
     executor = SystemExecutor(
         LocalProcesses(), source_root=os.fsencode(trees / "source"), target_root=os.fsencode(trees / "target")
     )

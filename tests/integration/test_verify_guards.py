@@ -3,6 +3,7 @@
 import asyncio
 import os
 import shutil
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -347,7 +348,7 @@ def test_a_state_directory_that_cannot_be_written_is_one_clear_error(
 
 def test_cancellation_ends_soon_and_leaves_no_manifest(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     world.copy_trees()
-    plain = world.source.digest
+    plain, cancelled = world.source.digest, threading.Event()
 
     async def cancel_in_the_middle() -> None:
         loop = asyncio.get_running_loop()
@@ -355,12 +356,14 @@ def test_cancellation_ends_soon_and_leaves_no_manifest(world: World, monkeypatch
 
         def digest(path: bytes, algorithm: str) -> Digest:
             loop.call_soon_threadsafe(reached.set)
+            cancelled.wait()
             return plain(path, algorithm)
 
         monkeypatch.setattr(world.source, "digest", digest)
         task = asyncio.create_task(world.verify_now(world.request()))
         await reached.wait()
         task.cancel()
+        cancelled.set()
         with pytest.raises(Interrupted):
             await task
 
