@@ -5,6 +5,7 @@ retired: refused with anything in it that is nowhere else, then stopped, killed 
 import os
 import sqlite3
 import subprocess
+import xml.etree.ElementTree as ET
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -34,13 +35,33 @@ STRAY = b"caf\xe9\nof nobody"
 def another_client(lab: LabHandle, directory: Path) -> Iterator[None]:
     """The volume is mounted a second time, elsewhere, by somebody."""
     directory.mkdir()
+    before = connected(lab)
     place = f"{lab.state.hosts[0].address}:/{lab.state.spec.volume}"
     words = ("mount", "-t", "glusterfs", place, str(directory))
     subprocess.run(["nsenter", f"--net=/run/netns/{lab.state.client_namespace}", "--", *words], check=True)
+    own: set[tuple[str, str]] = set()
+
+    def is_seen() -> bool:
+        own.update(connected(lab) - before)
+        return bool(own)
+
     try:
+        wait_until(is_seen, "the other client is seen")
         yield
     finally:
         subprocess.run(["umount", str(directory)], check=True)
+    # Its process ends by itself, and bricks hear of that when it has.
+    wait_until(lambda: not connected(lab) & own, "the other client has gone")
+
+
+def connected(lab: LabHandle) -> set[tuple[str, str]]:
+    """The clients of every brick, by brick and by address with port."""
+    said = ET.fromstring(lab.gluster("--xml", "volume", "status", lab.state.spec.volume, "clients"))
+    return {
+        (f"{node.findtext('hostname')}:{node.findtext('path')}", client.findtext("hostname") or "")
+        for node in said.iter("node")
+        for client in node.iter("client")
+    }
 
 
 def kill_at_the_stop(site: LabSite, real: bytes) -> None:
