@@ -239,7 +239,7 @@ def test_a_cancelled_stream_leaves_no_process(scratch: Path, compiled: PlaceComp
                 token=token,
             )
         )
-        await asyncio.wait_for(moving.wait(), 20)
+        await asyncio.wait_for(moving.wait(), 120)
         assert len(carriers([token])[token]) >= 4, "the jail and rsync's three"
         task.cancel()
         with pytest.raises(asyncio.CancelledError):

@@ -5,7 +5,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -28,7 +28,8 @@ def hooked(scratch: Path) -> Iterator[HookSite]:
     finally:
         for token in tokens(made):
             for process in carriers([token]).get(token, ()):
-                os.kill(process.pid, signal.SIGKILL)
+                with suppress(ProcessLookupError):
+                    os.kill(process.pid, signal.SIGKILL)
 
 
 def tokens(hooked: HookSite) -> list[str]:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.run_site import RealSite, wait_for
+from tests.run_site import DEADLINE_S, RealSite, wait_for
 from tests.xfs import XfsMount
 
 pytestmark = [pytest.mark.needs_root, pytest.mark.slow, pytest.mark.timeout(300)]
@@ -53,10 +53,10 @@ def test_who_waits_for_a_mount_that_does_not_answer_can_be_interrupted(
         try:
             wait_for(lambda: _takes_signals(process.pid), "the verb at work")
             process.send_signal(signal.SIGINT)
-            assert process.wait(60) == 130
+            assert process.wait(DEADLINE_S) == 130
         finally:
             process.kill()
-            process.communicate(timeout=60)
+            process.communicate(timeout=DEADLINE_S)
 
 
 @pytest.mark.skipif(not FUSE.exists(), reason="needs /dev/fuse")
