@@ -165,7 +165,7 @@ class LabHandle:
         pid = self.brick_pids()[brick.name]
         assert pid > 0, f"{brick.name} is down already"
         os.kill(pid, signal.SIGKILL)
-        wait_until(lambda: self.brick_pids()[brick.name] == -1, f"{brick.name} is known to be down")
+        wait_until(lambda: self.brick_pids().get(brick.name) == -1, f"{brick.name} is known to be down")
 
     def start_bricks(self) -> None:
         """Start every brick that is down, and wait until the mount has reached them all."""
@@ -176,6 +176,10 @@ class LabHandle:
             return all(pid > 0 for pid in self.brick_pids().values())
 
         wait_until(all_up, "every brick is up")
+        self.let_client_know()
+
+    def let_client_know(self) -> None:
+        """Wait until this machine's client has reached every brick, and knows nothing any more of what it knew before."""
         asyncio.run(self._wait_for_all())
         # A directory that was looked up while a brick was down has no place for some names (EIO) until it is looked up anew.
         time.sleep(_KNOWN_FOR_S)
@@ -203,7 +207,8 @@ class LabHandle:
         """Kill the management daemon of a host (the bricks go on), and wait until the others know."""
         pid = self.glusterd_pid(host)
         assert pid is not None
-        os.kill(pid, signal.SIGKILL)
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
         wait_until(lambda: not is_alive(pid), "glusterd has ended")
         Path(f"/proc/{host.holder_pid}/root/run/glusterd.pid").unlink()
         others = [one for one in self.state.hosts if self.glusterd_pid(one) is not None]

@@ -241,7 +241,8 @@ def test_while_files_are_moved_between_bricks_the_mount_is_read(moving: BrickRun
         if task == "drain":
             lab.gluster("volume", "remove-brick", "vol1", leaving, "stop")
     # Before that a verification is not whole.
-    wait_until(lambda: is_quiet(lab), "the volume is quiet")
+    wait_until(lambda: is_quiet(lab), "the volume is quiet", deadline_s=200)
+    lab.let_client_know()
     moving.assert_equal()
     moving.prepare()
     moving.run("--plan", "plan-0002")

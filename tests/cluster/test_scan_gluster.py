@@ -133,8 +133,13 @@ def test_bricks_of_a_host_that_does_not_answer_are_not_taken_for_up(
 ) -> None:
     host = lab.state.hosts[2]
     bricks = [brick.name for brick in lab.bricks if lab.host_of(brick) == host]
+
+    def noticed() -> bool:
+        problems = source.look_at_health().problems
+        return all(any(name in problem for problem in problems) for name in bricks)
+
     with lab.glusterd_down(host):
-        wait_until(lambda: bool(source.look_at_health().problems), "the pool has noticed")
+        wait_until(noticed, "the pool has noticed")
         record = site.scan(source=source, trees=trees_of(lab))
     assert not record.whole
     for name in bricks:
@@ -173,9 +178,10 @@ def test_a_brick_that_is_drained_and_not_committed_makes_the_scan_not_whole(make
         wait_until(
             lambda: b"<status>3</status>" in lab.gluster("--xml", "volume", "status", volume, "tasks"),
             "the brick is drained",
+            deadline_s=200,
         )
-        health = source.look_at_health()
-        assert health.problems == (), "copies may go on while a task is not over"
+        # The client has a new graph, whose connections may not be there yet.
+        wait_until(lambda: source.look_at_health().problems == (), "copies may go on while a task is not over")
         record = site.scan(source=source, trees=trees_of(lab))
         assert not record.whole
         assert any("Remove brick (completed)" in reason for reason in record.reasons)

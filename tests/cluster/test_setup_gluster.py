@@ -22,7 +22,7 @@ from migrator.domain.finding import Finding, FindingStatus
 from migrator.domain.site import SENTINEL_NAME
 from migrator.stages.doctor import DoctorWorld, examine
 from migrator.stages.init import InitRequest, InitResult, draft_site, make_state_directory, record_site
-from tests.cluster.handle import LabHandle, WallClock
+from tests.cluster.handle import LabHandle, WallClock, wait_until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.needs_root, pytest.mark.slow]
 
@@ -144,7 +144,8 @@ def test_a_mount_without_acls_is_told(lab: LabHandle, site: Site, tmp_path: Path
     try:
         found = doctor(replace(site, source=replace(site.source, mount=other)))
     finally:
-        subprocess.run(["umount", other], check=True, capture_output=True)
+        argv = ["umount", str(other)]
+        wait_until(lambda: subprocess.run(argv, capture_output=True, check=False).returncode == 0, "it is unmounted")
     (said,) = messages(found, "source ACLs", FindingStatus.WARNING)
     assert said.startswith("the mount shows no ACLs")
     assert messages(found, "source mount", FindingStatus.OK)
