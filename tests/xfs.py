@@ -29,6 +29,23 @@ class XfsMount:
         """Change options, as `remount("ro")`."""
         run_tool("mount", "-o", ",".join(("remount", *options)), str(self.path))
 
+    def mount_again(self) -> None:
+        """Unmount it and mount it from its device, which may have been shut down. Streams and hosts of other tests have copies of
+        all mounts until they have taken them off, and the last process of a stream lets go a moment after its end: while there
+        is one of these, mount(8) would give back the file system as it is now.
+        """
+        # The loop device goes with its last user: hold it over the unmount.
+        device = os.open(self.device, os.O_RDONLY)
+        try:
+            unmount(self.path)
+            deadline = time.monotonic() + UNMOUNT_DEADLINE_S
+            while os.path.exists(f"/sys/fs/xfs/{os.path.basename(self.device)}"):
+                assert time.monotonic() < deadline, f"{self.device} is still mounted somewhere"
+                time.sleep(0.01)
+            run_tool("mount", "-t", "xfs", self.device, str(self.path))
+        finally:
+            os.close(device)
+
 
 def run_tool(*argv: str) -> str:
     """Run a program to its end; its output is the message where it fails."""
@@ -57,10 +74,16 @@ def missing_for_xfs() -> str | None:
     return None
 
 
+def _is_mounted(path: Path) -> bool:
+    """By the list of mounts: of a file system that was shut down `ismount` says that it is none."""
+    points = (line.split(b" ")[4] for line in Path("/proc/self/mountinfo").read_bytes().splitlines())
+    return os.fsencode(path.parent.resolve() / path.name) in points
+
+
 def unmount(path: Path) -> None:
     """Unmount everything that lies on a path; detach it where it stays busy beyond the deadline, and say so."""
     deadline = time.monotonic() + UNMOUNT_DEADLINE_S
-    while os.path.ismount(path):
+    while _is_mounted(path):
         done = subprocess.run(["umount", str(path)], capture_output=True, check=False)
         if done.returncode and time.monotonic() > deadline:
             run_tool("umount", "-l", str(path))

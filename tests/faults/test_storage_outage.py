@@ -14,7 +14,7 @@ import pytest
 from tests.beegfs_like import beegfs_like, missing_for_fuse
 from tests.beegfs_tool import FakeTool, fake_tool, targets
 from tests.cut_site import OWNERS, cut_site
-from tests.faults.test_run_faults import SLOW, MakeXfs, has_no_streams, made_site
+from tests.faults.test_run_faults import SLOW, SLOWER, MakeXfs, fill_up, given_back, has_no_streams, made_site
 from tests.run_site import RealSite, fill_tree, unfreeze, wait_for
 from tests.xfs import XfsMount
 
@@ -98,21 +98,17 @@ def test_a_full_target_is_named(scratch: Path, xfs_source: XfsMount, make_xfs: M
     target = make_xfs(size_bytes=320 << 20)
     for site in made_site(scratch, xfs_source, target):
         tool = as_beegfs(site, scratch)
-        with site.started(*SLOW) as process:
+        with site.started(*SLOWER) as process:
             wait_for(site.streams, "streams")
             tool.tell(targets("cap-emergency"))
-            with (target.path / "ballast").open("wb", buffering=0) as ballast:
-                try:
-                    while True:
-                        ballast.write(bytes(1 << 20))
-                except OSError:
-                    pass
+            fill_up(target.path / "ballast")
             _, said = process.communicate(timeout=120)
             assert process.returncode == 1, said
         assert "the target is full" in said
         assert "target_storage_201" in said
         assert "target_storage_101" not in said
-        (target.path / "ballast").unlink()
+        with given_back(target.path):
+            (target.path / "ballast").unlink()
         tool.tell(targets(""))
         wait_for(partial(has_no_streams, site), "the end of the streams")
         assert site.run().returncode == 0
