@@ -3,8 +3,10 @@
 import os
 import shutil
 import signal
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
+from statistics import geometric_mean
 from typing import Any
 
 import pyarrow.parquet as pq
@@ -21,6 +23,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.needs_root, pytest.mark.slow, pyt
 
 OWN = os.fsdecode(BENCH_NAME)
 QUICK = ("--runs", "1", "--watch", "0", "--scale", "0.0005")
+MOST_ROUNDS = 5
 SLOWER_ON_GLUSTER = ("make-directories", "remove-directories", "make-files", "remove-files", "ls", "du")
 
 
@@ -46,6 +49,19 @@ def speeds(comparisons: Any) -> dict[str, float]:
     }
 
 
+def seconds(results: Any) -> dict[str, dict[str, list[float]]]:
+    """By step and place, one for each run."""
+    found: defaultdict[str, defaultdict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for result in results:
+        for one in sorted(result["measurements"], key=lambda one: one["run"]):
+            found[one["step"]][one["place"]].append(one["value"])
+    return {step: dict(places) for step, places in found.items()}
+
+
+def not_slower(took: dict[str, dict[str, list[float]]]) -> dict[str, dict[str, list[float]]]:
+    return {name: places for name, places in took.items() if min(places["source"]) < 1.5 * min(places["target"])}
+
+
 def on_bricks(lab: LabHandle) -> list[str]:
     return [brick.name for brick in lab.bricks if (lab.brick_directory(brick) / OWN).exists()]
 
@@ -63,11 +79,23 @@ def tokens(site: LabSite) -> list[str]:
 
 def test_gluster_is_slower_on_names_and_neither_hosts_nor_kills_leave_anything(lab: LabHandle, site: LabSite) -> None:
     both = ("--on", "source", "--on", "target", "--runs", "2", "--watch", "0", "--scale", "0.003")
-    summary = site.json("bench", "run", "--suite", "catalog", "--suite", "recursive", *both)
+    names = ("bench", "run", "--suite", "catalog", "--suite", "recursive", *both)
+    summary = site.json(*names)
     assert summary["failures"] == []
     assert [place["filesystem"] for place in summary["results"][0]["record"]["places"]] == ["fuse.glusterfs", "xfs"]
     faster = speeds(site.json("bench", "compare"))
-    assert {name: faster[name] for name in SLOWER_ON_GLUSTER if faster[name] < 1.5} == {}
+    took = {name: seconds(summary["results"])[name] for name in SLOWER_ON_GLUSTER}
+    for name, places in took.items():
+        ratios = [source / target for source, target in zip(places["source"], places["target"], strict=True)]
+        assert len(ratios) == 2
+        assert faster[name] == pytest.approx(geometric_mean(ratios))
+    # By the best run of each, and as many as that takes: whatever else this machine does can only make one longer.
+    for _ in range(MOST_ROUNDS):
+        if not not_slower(took):
+            break
+        again = seconds(site.json(*names)["results"])
+        took = {name: {place: places[place] + again[name][place] for place in places} for name, places in took.items()}
+    assert not_slower(took) == {}
 
     others = [word for name in SuiteName if name not in ("catalog", "recursive") for word in ("--suite", name)]
     summary = site.json("bench", "run", *others, "--on", "source", "--on", "target", *QUICK)
