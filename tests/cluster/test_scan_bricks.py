@@ -4,7 +4,6 @@ import asyncio
 import errno
 import os
 import signal
-import subprocess
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
@@ -265,29 +264,23 @@ def test_a_host_that_is_not_reached_leaves_the_mount(own: BrickScans) -> None:
 
 
 def test_what_is_no_brick_of_the_volume_is_not_read(own: BrickScans) -> None:
-    brick, other = own.lab.bricks[0], own.lab.bricks[-1]
-    host = own.lab.host_of(brick)
-    enter = ["nsenter", "-t", str(host.holder_pid), "-m", "--"]
-    path = brick.name.partition(":")[2]
-    for arguments, said in (
-        (["mount", "-t", "tmpfs", "tmpfs", path], "no root of a brick"),
-        # The place of a brick that its file system is not mounted at, and another one of the same host is.
-        (["mount", "--bind", "/srv/b2/data", path], "two bricks"),
-    ):
-        subprocess.run([*enter, *arguments], check=True)
-        try:
-            if said == "two bricks":
-                record = own.scan("bricks")
-                assert not record.whole
-                assert any(said in reason or "more than once" in reason for reason in record.reasons)
-            else:
-                with pytest.raises(Refused, match=said):
-                    own.scan("bricks")
-                assert own.scan("auto").via == "mount"
-        finally:
-            # Lazily: a brick that looks at its own health holds the place for a moment.
-            subprocess.run([*enter, "umount", "--lazy", path], check=True)
-    assert own.scan("bricks").whole, other
+    brick = own.lab.bricks[0]
+    with own.lab.brick_covered(brick):
+        with pytest.raises(Refused, match="no root of a brick"):
+            own.scan("bricks")
+        assert own.scan("auto").via == "mount"
+    # The place of a brick that its file system is not mounted at, and another one of the same host is.
+    host, path = own.lab.host_of(brick), own.lab.brick_path(brick)
+    done = own.lab.on_host(host, "mount", "--bind", "/srv/b2/data", path)
+    assert done.returncode == 0, done.stderr
+    try:
+        record = own.scan("bricks")
+        assert not record.whole
+        assert any("two bricks" in reason or "more than once" in reason for reason in record.reasons)
+    finally:
+        own.lab.unmount_on(host, path)
+    own.lab.let_client_know()
+    assert own.scan("bricks").whole
 
 
 def test_a_killed_scan_of_bricks_starts_over_and_one_of_the_mount_waits_for_the_mount(own: BrickScans) -> None:
@@ -340,6 +333,7 @@ def test_files_that_exist_throughout_are_in_one_of_two_scans_under_churn_and_ren
     renaming.start()
 
     journal = tmp_path / "journal"
+    journal.touch()
 
     async def both() -> list[dict[bytes, dict[str, object]]]:
         ended = asyncio.Event()
