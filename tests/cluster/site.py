@@ -58,11 +58,29 @@ class LabSite:
         return self.directory / "site.toml"
 
     def argv(self, *arguments: str) -> list[str]:
-        return [sys.executable, "-m", "migrator", "--site", str(self.file), *arguments]
+        return [sys.executable, "-m", "migrator", *self._words(*arguments)]
+
+    def _words(self, *arguments: str) -> list[str]:
+        return ["--site", str(self.file), *arguments]
 
     def start(self, *arguments: str) -> "subprocess.Popen[bytes]":
         return subprocess.Popen(
             self.argv(*arguments), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+
+    def start_patient(self, limit: str, duration_s: float, *arguments: str) -> "subprocess.Popen[bytes]":
+        """As `start`, with another value for one of the program's own limits (`package.module.NAME`), which no key of site.toml
+        is for.
+        """
+        module, _, name = limit.rpartition(".")
+        code = (
+            f"import {module} as limits\nlimits.{name} = {duration_s}\nfrom migrator.__main__ import program\nprogram()"
+        )
+        return subprocess.Popen(
+            [sys.executable, "-c", code, *self._words(*arguments)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
         )
 
     def call(self, *arguments: str) -> "subprocess.CompletedProcess[str]":

@@ -407,11 +407,13 @@ def test_an_interrupted_watch_leaves_gluster_at_work_and_gives_way_to_users_befo
     watching.wait()
     assert [place.is_dir() for place in places] == [True, True]
     drains.site.file.write_text(drains.site.file.read_text().replace(NEVER_SLOW, ALWAYS_SLOW))
-    watching = drains.site.start("brick", "drain", brick.name, "--accept-open-files", "--no-commit")
+    words = ("brick", "drain", brick.name, "--accept-open-files", "--no-commit")
+    # However long the mount takes to take away what was made there.
+    watching = drains.site.start_patient("migrator.stages.probing.loop.CLEANING_S", DEADLINE_S, *words)
     wait_until(lambda: drains.probed_at_least(4) or watching.poll() is not None, "both sides are probed again")
     wait_until(lambda: drains.option() == "lazy" or watching.poll() is not None, "it gives way")
     watching.send_signal(signal.SIGINT)
-    assert watching.wait(DEADLINE_S) in (130, 0)
+    assert watching.wait(3 * DEADLINE_S) in (130, 0)
     (drains.marks / "still").unlink()
     assert drains.option() == "lazy"
     # What the killed one had left is gone with what this one has made.

@@ -1,8 +1,6 @@
 """`brick drain --recover` on a real cluster: what Gluster cannot move comes back through the mount, and the brick goes."""
 
 import os
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,14 +17,6 @@ from tests.cluster.test_brick_drain import digests
 pytestmark = [pytest.mark.cluster, pytest.mark.needs_root, pytest.mark.slow, pytest.mark.timeout(600)]
 
 HOSTILE = b"-left\n\xff behind"
-_NEVER_SETTLES = """
-from migrator.stages.bricks import recover
-recover.SETTLE_S = 3600.0
-from migrator.__main__ import program
-program()
-"""
-"""The program, which waits for as long as a test likes when something is set aside."""
-
 TIME_NS = 1_577_934_245_678_901_234
 
 
@@ -84,12 +74,8 @@ def test_what_gluster_leaves_comes_back_and_the_brick_goes(lab: LabHandle, site:
     words = (brick.name, "--accept-open-files")
 
     # Gluster fails, what it left is set aside, and the program is killed there.
-    _, _, _, *arguments = site.argv("brick", "drain", *words, "--recover")
-    killed = subprocess.Popen(
-        [sys.executable, "-c", _NEVER_SETTLES, *arguments],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
+    killed = site.start_patient(
+        "migrator.stages.bricks.recover.SETTLE_S", 3600.0, "brick", "drain", *words, "--recover"
     )
     aside = Path(os.fsdecode(os.fsencode(lab.source) + b"/" + WORK_DIRECTORY)) / "aside/home/left"
     try:
