@@ -6,12 +6,15 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pyarrow.parquet
 import pytest
 
+from migrator.adapters.executors.proc import identity_of, lives
 from migrator.domain.paths import percent_unescape
+from migrator.domain.transfer import ProcessIdentity
 from migrator.domain.units import MIB
 from migrator.stages.lab.churn_journal import read_journal
 from tests.cluster.conftest import MakeLab
@@ -77,28 +80,33 @@ def test_a_batch_of_three_users_with_every_odd_file_arrives_whole(site: LabSite)
     assert "verified" in html
 
 
-def streams_of(target: Path) -> list[int]:
+def streams_of(target: Path) -> list[ProcessIdentity]:
     """Streams at work for this very target: by their cgroup-free sign, a mount namespace that holds it."""
-    found: list[int] = []
+    found: list[ProcessIdentity] = []
     device = os.stat(target).st_dev
     for entry in os.listdir("/proc"):
         if entry.isdigit():
             try:
-                if Path(f"/proc/{entry}/comm").read_text().strip() in STREAMS:
+                identity = identity_of(int(entry))
+                if identity and Path(f"/proc/{entry}/comm").read_text().strip() in STREAMS:
                     root = os.stat(f"/proc/{entry}/root/target")
                     if root.st_dev == device:
-                        found.append(int(entry))
+                        found.append(identity)
             except OSError:
                 continue
     return found
 
 
-def kill(pids: list[int]) -> None:
-    for pid in pids:
-        try:
-            os.kill(pid, signal.SIGKILL)
-        except ProcessLookupError:
-            continue
+def kill(streams: list[ProcessIdentity]) -> None:
+    """Those that have not ended since they were seen: another process may have the number of one that has."""
+    for stream in streams:
+        with suppress(ProcessLookupError):
+            held = os.pidfd_open(stream.pid)
+            try:
+                if lives(stream):
+                    signal.pidfd_send_signal(held, signal.SIGKILL)
+            finally:
+                os.close(held)
 
 
 def test_killed_at_twenty_random_instants_it_goes_on_and_ends_equal(

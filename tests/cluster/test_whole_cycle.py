@@ -21,7 +21,7 @@ from migrator.domain.units import MIB
 from migrator.stages.lab import cluster
 from migrator.stages.lab.tools import LabTools
 from tests.cluster.conftest import SMALL, MakeLab
-from tests.cluster.handle import DEADLINE_S, LabHandle, WallClock, bring_up, is_alive, take_down
+from tests.cluster.handle import DEADLINE_S, LabHandle, WallClock, bring_up, is_alive, take_down, wait_until
 from tests.cluster.site import LabSite, lab_site
 from tests.cluster.test_brick_drain import SETTINGS, Drains
 from tools.rehearsal import rehearse
@@ -123,7 +123,7 @@ class Glusterd:
         argv = self.site.argv("brick", *words)
         pipe = subprocess.PIPE
         with subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=pipe, stderr=subprocess.STDOUT, text=True) as one:
-            end_s = time.monotonic() + 3 * DEADLINE_S
+            end_s = time.monotonic() + 5 * DEADLINE_S
             while one.poll() is None:
                 if time.monotonic() > end_s:
                     one.kill()
@@ -135,6 +135,8 @@ class Glusterd:
         # Not before: the program may have it killed once more meanwhile.
         tools = LabTools(LocalProcesses(), self.lab.state.token)
         asyncio.run(cluster.wait_for_pool(self.lab.state, tools, WallClock()))
+        # It asks each brick anew whether it is up.
+        wait_until(lambda: min(self.lab.brick_pids().values(), default=-1) > 0, "every brick is known to be up")
         return one.returncode, " ".join(output.split())
 
     def _do_as_told(self) -> None:
