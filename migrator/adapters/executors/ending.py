@@ -16,22 +16,28 @@ _POLL_S = 0.02
 async def end_all(find: Callable[[], Sequence[ProcessIdentity]], grace_s: float) -> bool:
     """TERM to all that are found, a grace, KILL, until none is found; False where one is left.
 
-    Looks again and again, since what is told to end may start others on its way.
+    Looks again and again, since what is told to end may start others on its way. A look may itself take long, so the wait
+    counts from the first KILL to the beginning of a look: what that look finds has outlived it.
     """
     loop = asyncio.get_running_loop()
     kill_from_s = loop.time() + grace_s
-    give_up_s = kill_from_s + KILL_WAIT_S
+    killed_s: float | None = None
     told: set[ProcessIdentity] = set()
-    while left := find():
+    while True:
+        looked_s = loop.time()
+        left = find()
+        if not left:
+            return True
+        if killed_s is not None and looked_s >= killed_s + KILL_WAIT_S:
+            return False
         killing = loop.time() >= kill_from_s
         for identity in left:
             if killing or identity not in told:
                 send_signal(identity, signal.SIGKILL if killing else signal.SIGTERM)
                 told.add(identity)
-        if loop.time() >= give_up_s:
-            return False
+        if killing and killed_s is None:
+            killed_s = loop.time()
         await asyncio.sleep(_POLL_S)
-    return True
 
 
 def send_signal(identity: ProcessIdentity, number: signal.Signals) -> None:

@@ -137,20 +137,21 @@ class Ending:
     """TERM to all that are found, a grace, KILL, until none is found; over when `result` is not None.
 
     Looks again and again, since what is told to end may start others on its way. What has been told is looked for also
-    when `find` does not find it any more.
+    when `find` does not find it any more. A look may take long, so the wait counts from the end of the first step that
+    sent KILL to the end of the step before: what is found after that has outlived it.
     """
 
     def __init__(self, find: Callable[[Snapshot], list[Look]], grace_s: float) -> None:
         self._find = find
         self._kill_from_s = time.monotonic() + grace_s
-        self._give_up_s = self._kill_from_s + _KILL_WAIT_S
+        self._killed_s: float | None = None
+        self._stepped_s = time.monotonic()
         self._told: list[Look] = []
         self.result: bool | None = None
 
     def step(self, snapshot: Snapshot) -> None:
         """Look once, and tell."""
-        now_s = time.monotonic()
-        killing = now_s >= self._kill_from_s
+        killing = time.monotonic() >= self._kill_from_s
         left = {(look.pid, look.start_ticks): look for look in (*self._find(snapshot), *snapshot.still(self._told))}
         told = {(look.pid, look.start_ticks) for look in self._told}
         for key, look in left.items():
@@ -159,8 +160,11 @@ class Ending:
         self._told = list(left.values())
         if not left:
             self.result = True
-        elif now_s >= self._give_up_s:
+        elif self._killed_s is not None and self._stepped_s >= self._killed_s + _KILL_WAIT_S:
             self.result = False
+        self._stepped_s = time.monotonic()
+        if killing and self._killed_s is None:
+            self._killed_s = self._stepped_s
 
 
 def end_all(find: Callable[[Snapshot], list[Look]], grace_s: float) -> bool:
