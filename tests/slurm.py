@@ -18,7 +18,7 @@ from typing import Any
 from migrator.adapters.executors.process import LocalProcesses
 from migrator.adapters.executors.slurm_hosts import SlurmHosts
 
-DEADLINE_S = 30.0
+DEADLINE_S = 120.0
 NODES = ("n1", "n2", "n3")
 SITE_ID = "51ab0000-0000-4000-8000-000000000000"
 _PROGRAMS = ("slurmctld", "slurmd", "munged", "srun", "squeue", "scancel", "scontrol")
@@ -45,8 +45,8 @@ SelectTypeParameters=CR_Core
 ReturnToService=2
 SlurmdParameters=config_overrides
 MpiDefault=none
-KillWait=2
-MessageTimeout=3
+KillWait=5
+MessageTimeout=8
 """
 
 
@@ -66,6 +66,8 @@ class Slurm:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self.config = directory / "slurm.conf"
+        self.impatient = directory / "impatient.conf"
+        """The same for commands that are to find out soon that the controller does not answer."""
         self.environment = {"PATH": os.environ["PATH"], "LC_ALL": "C", "SLURM_CONF": str(self.config)}
         self._controller: subprocess.Popen[bytes] | None = None
         self._others: list[subprocess.Popen[bytes]] = []
@@ -91,6 +93,7 @@ class Slurm:
         text += "PartitionName=batch Nodes=ALL Default=YES MaxTime=INFINITE State=UP OverTimeLimit=0\n"
         (self.directory / "ctld").mkdir()
         self.config.write_text(text)
+        self.impatient.write_text(text.replace("MessageTimeout=8", "MessageTimeout=3"))
         self.start_controller()
         self._others += [self._start("slurmd", "-D", "-f", str(self.config), "-N", node) for node in NODES]
         self._until(lambda: self.ask("sinfo", "--noheader", "--format=%t %D").split() == ["idle", str(len(NODES))])
@@ -155,14 +158,14 @@ class Slurm:
 
     def processes(self) -> list[int]:
         """Every process that was started by it or for it, in any session."""
-        mark = b"SLURM_CONF=" + os.fsencode(self.config)
+        marks = {b"SLURM_CONF=" + os.fsencode(config) for config in (self.config, self.impatient)}
         found = []
         for name in os.listdir("/proc"):
             if name.isdigit() and int(name) != os.getpid():
                 with suppress(OSError):
                     variables = Path("/proc", name, "environ").read_bytes().split(b"\0")
                     state = Path("/proc", name, "stat").read_bytes().rpartition(b")")[2].split()[0]
-                    if mark in variables and state not in (b"Z", b"X"):
+                    if marks & set(variables) and state not in (b"Z", b"X"):
                         found.append(int(name))
         return found
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.test_run_faults import came_so_far
+from tests.faults.test_run_faults import SLOW, SLOWER, came_so_far
 from tests.run_site import RealSite, fill_tree, wait_for
 from tests.slurm import Slurm, missing_for_slurm, running_slurm
 from tests.xfs import XfsMount
@@ -22,7 +22,6 @@ engine = "direct"
 nodes = 2
 jobs = 1
 """
-SLOW = ("--bwlimit", "1500KiB")
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +66,8 @@ def hosts_of(site: RealSite) -> set[str]:
 
 
 def test_streams_work_on_the_nodes(site: RealSite, slurm: Slurm) -> None:
-    done = site.run()
+    # One node gets its job after the other: not so fast that the first one does it all.
+    done = site.run(*SLOW)
     assert done.returncode == 0, done.stderr
     assert site.differences() == ""
     assert hosts_of(site) == {"slurm-1", "slurm-2"}
@@ -75,7 +75,7 @@ def test_streams_work_on_the_nodes(site: RealSite, slurm: Slurm) -> None:
 
 
 def test_a_job_that_is_cancelled_from_outside_costs_time_only(site: RealSite, slurm: Slurm) -> None:
-    with site.started(*SLOW) as process:
+    with site.started(*SLOWER) as process:
         wait_for(partial(came_so_far, site, process, 3), "attempts")
         for job in [job for job, state in slurm.jobs().items() if state == "RUNNING"][:1]:
             slurm.do("scancel", job)

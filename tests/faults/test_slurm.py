@@ -2,12 +2,13 @@
 
 import asyncio
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 import pytest
 
@@ -82,6 +83,24 @@ class Stream:
         return caught.value
 
 
+def tell(pids: list[int], number: signal.Signals) -> None:
+    """Those that are still there."""
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(pid, number)
+
+
+async def refused(hosts: SlurmHosts) -> HostLost:
+    """What is said of a node that is not to be had, once Slurm has said something: on a busy machine that takes long."""
+    deadline_s = time.monotonic() + DEADLINE_S
+    while True:
+        with pytest.raises(HostLost) as caught:
+            await hosts.reach("slurm-1")
+        if "waits for a node" not in caught.value.message or "(" in caught.value.message:
+            return caught.value
+        assert time.monotonic() < deadline_s, caught.value
+
+
 async def reach_in_time(hosts: SlurmHosts) -> Host:
     """As the run stage: again and again."""
     deadline_s = time.monotonic() + DEADLINE_S
@@ -119,7 +138,7 @@ def test_a_job_that_is_cancelled_from_outside(slurm: Slurm, token: str) -> None:
     assert slurm.jobs() == {}
 
 
-def test_the_controller_is_stopped_in_mid_stream(slurm: Slurm, token: str) -> None:
+def test_the_controller_is_stopped_in_mid_stream(slurm: Slurm, token: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What runs goes on; what is lost meanwhile is in doubt until the controller is back."""
 
     async def work() -> None:
@@ -128,6 +147,7 @@ def test_the_controller_is_stopped_in_mid_stream(slurm: Slurm, token: str) -> No
             stream = Stream(host, token)
             await stream.up()
             slurm.stop_controller()
+            monkeypatch.setenv("SLURM_CONF", str(slurm.impatient))
             done = await host.processes.run(Command(argv=(b"echo", b"still there")))
             assert done.stdout == b"still there\n"
             assert await hosts.reach("slurm-1") is host
@@ -136,14 +156,14 @@ def test_the_controller_is_stopped_in_mid_stream(slurm: Slurm, token: str) -> No
             assert "scontrol ping" in caught.value.hint
             assert not stream.task.done()
             # Now the job is lost as well: nobody can say whether it has ended.
-            for pid in sruns(slurm):
-                os.kill(pid, signal.SIGKILL)
+            tell(sruns(slurm), signal.SIGKILL)
             assert (await stream.lost()).in_doubt
             with pytest.raises(HostLost, match="Slurm does not answer"):
                 await hosts.end_orphans("slurm-1", [token])
             with pytest.raises(HostLost):
                 await hosts.reach("slurm-1")
             slurm.start_controller()
+            monkeypatch.setenv("SLURM_CONF", str(slurm.config))
             assert await hosts.end_orphans("slurm-1", [token]) == []
             assert not carriers([token])
             await reach_in_time(hosts)
@@ -151,19 +171,21 @@ def test_the_controller_is_stopped_in_mid_stream(slurm: Slurm, token: str) -> No
     asyncio.run(work())
 
 
-def test_a_controller_that_hangs(slurm: Slurm, token: str) -> None:
+def test_a_controller_that_hangs(slurm: Slurm, token: str, monkeypatch: pytest.MonkeyPatch) -> None:
     async def work() -> None:
         async with closing(slurm.hosts(nodes=2)) as hosts:
             host = await hosts.reach("slurm-1")
             stream = Stream(host, token)
             await stream.up()
             slurm.pause_controller()
+            monkeypatch.setenv("SLURM_CONF", str(slurm.impatient))
             try:
                 with pytest.raises(HostLost, match="Slurm"):
                     await asyncio.wait_for(hosts.reach("slurm-2"), timeout=DEADLINE_S)
                 assert not stream.task.done()
             finally:
                 slurm.pause_controller(go_on=True)
+                monkeypatch.setenv("SLURM_CONF", str(slurm.config))
             stream.task.cancel()
             await asyncio.wait([stream.task])
             assert not carriers([token])
@@ -174,7 +196,7 @@ def test_a_controller_that_hangs(slurm: Slurm, token: str) -> None:
 def test_a_drained_node_keeps_its_job_and_gets_no_other(slurm: Slurm, token: str) -> None:
     async def work() -> None:
         async with closing(slurm.hosts(nodes=2, patience_s=1.0)) as hosts:
-            host = await hosts.reach("slurm-1")
+            host = await reach_in_time(hosts)
             stream = Stream(host, token)
             await stream.up()
             for node in NODES:
@@ -185,7 +207,8 @@ def test_a_drained_node_keeps_its_job_and_gets_no_other(slurm: Slurm, token: str
                     await hosts.reach("slurm-2")
                 assert "drained" in caught.value.cause
                 assert not caught.value.in_doubt
-            assert sorted(slurm.jobs().values()) == ["PENDING", "RUNNING"], "it keeps its place in the queue"
+            # It keeps its place in the queue, once it has one.
+            await until(lambda: sorted(slurm.jobs().values()) == ["PENDING", "RUNNING"])
             assert not stream.task.done()
             for node in NODES:
                 slurm.do("scontrol", "update", f"nodename={node}", "state=resume")
@@ -211,7 +234,7 @@ def test_a_job_that_waits_is_gone_when_nobody_wants_it_any_more(slurm: Slurm) ->
                 slurm.do("scontrol", "update", f"nodename={node}", "state=drain", "reason=maintenance")
             with pytest.raises(HostLost, match="waits for a node"):
                 await hosts.reach("slurm-1")
-            assert list(slurm.jobs().values()) == ["PENDING"]
+            await until(lambda: list(slurm.jobs().values()) == ["PENDING"])
 
     asyncio.run(work())
     assert slurm.jobs() == {}
@@ -243,9 +266,9 @@ def test_what_slurm_refuses_is_said(slurm: Slurm, options: tuple[str, ...], pyth
     async def work() -> None:
         async with closing(slurm.hosts(options=options, python=python, patience_s=2.0)) as hosts:
             for _ in range(2):
-                with pytest.raises(HostLost, match=said) as caught:
-                    await hosts.reach("slurm-1")
-                assert "site.toml" in caught.value.hint + caught.value.cause or "[slurm]" in caught.value.hint
+                error = await refused(hosts)
+                assert re.search(said, error.message)
+                assert "site.toml" in error.hint + error.cause or "[slurm]" in error.hint
 
     asyncio.run(work())
     assert slurm.jobs() == {}
@@ -288,7 +311,7 @@ def test_a_killed_program_leaves_neither_job_nor_process(slurm: Slurm, token: st
     assert program.stdout is not None
     with program.stdout:
         assert program.stdout.readline() == (b"waits\n" if drained else b"up\n")
-        assert list(slurm.jobs().values()) == ["PENDING" if drained else "RUNNING"]
+        asyncio.run(until(lambda: list(slurm.jobs().values()) == ["PENDING" if drained else "RUNNING"]))
         program.kill()
         program.wait()
     asyncio.run(until(lambda: not slurm.jobs() and not slurm.far_ends() and not carriers([token])))
@@ -305,21 +328,19 @@ def test_what_a_killed_program_left_is_ended_first(slurm: Slurm, token: str) -> 
 
         async def others(expected: Callable[[], object]) -> None:
             async with closing(slurm.hosts()) as hosts:
-                await hosts.reach("slurm-1")
+                await reach_in_time(hosts)  # it may take more than the minute that one call waits
                 assert expected()
 
         asyncio.run(others(lambda: job in slurm.jobs()))
         assert job in slurm.jobs(), "the job of a program that lives is left alone"
         # What connects it is stopped, as on a machine that hangs: nobody tells the job.
-        for pid in sruns(slurm):
-            os.kill(pid, signal.SIGSTOP)
+        tell(sruns(slurm), signal.SIGSTOP)
         stopped = sruns(slurm)
         program.kill()
         program.wait()
     assert job in slurm.jobs()
     asyncio.run(others(lambda: job not in slurm.jobs() and not carriers([token])))
-    for pid in stopped:
-        os.kill(pid, signal.SIGKILL)
+    tell(stopped, signal.SIGKILL)
     asyncio.run(until(lambda: not sruns(slurm)))
 
 
@@ -333,7 +354,7 @@ def test_the_time_limit_of_a_job(slurm: Slurm) -> None:
             (job,) = slurm.jobs()
             # Not now: that would have gone by when the daemon reads it, one time in so many.
             slurm.do("scontrol", "update", f"jobid={job}", "endtime=now+5seconds")
-            await until(lambda: job not in slurm.jobs(), within_s=5 * DEADLINE_S)
+            await until(lambda: job not in slurm.jobs(), within_s=2 * DEADLINE_S)
             for _ in range(2):
                 with pytest.raises(HostLost, match="time limit"):
                     await host.processes.run(Command(argv=(b"sleep", b"60")))
