@@ -79,7 +79,9 @@ class FakeTool:
     def asked(self) -> Sequence[Sequence[str]]:
         """The words of every call."""
         file = self.directory / "asked"
-        return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+        said = file.read_text() if file.exists() else ""
+        # A line that is just being written has no end yet.
+        return [json.loads(line) for line in said[: said.rfind("\n") + 1].splitlines()]
 
     @property
     def stripes(self) -> Mapping[str, Sequence[int]]:
@@ -90,7 +92,8 @@ class FakeTool:
         """From now on `target list` says this."""
         (self.directory / "targets.new").write_bytes(output)
         (self.directory / "targets.new").replace(self.directory / "targets")
-        (self.directory / "code").write_text(str(code))
+        (self.directory / "code.new").write_text(str(code))
+        (self.directory / "code.new").replace(self.directory / "code")
 
     def count_quotas(self) -> None:
         """From now on there are quotas, of `QUOTAS`."""

@@ -7,7 +7,7 @@ import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from migrator.domain.changes import Gone, Rename
@@ -183,7 +183,7 @@ def assert_right(case: Case, world: MoveWorld, moved: Moved, contents: set[bytes
     assert {rename.type for rename in moved.to_send} <= {EntryType.FILE}
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     seed=st.integers(0, 2**32),
     makes=st.integers(4, 20),
