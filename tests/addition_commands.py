@@ -23,6 +23,9 @@ class NothingAsked:
     async def start_bricks(self) -> None:
         raise AssertionError("no brick was taken offline")
 
+    async def heal(self) -> None:
+        raise AssertionError("nothing waits to be healed")
+
     async def fix_layout(self) -> str:
         raise AssertionError("no layout is to be changed")
 

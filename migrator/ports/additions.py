@@ -39,6 +39,9 @@ class AdditionCommands(VolumeCommands, Protocol):
     async def start_bricks(self) -> None:
         """Start every brick of the volume that is down, also one that was taken offline, with what it has. May be called again."""
 
+    async def heal(self) -> None:
+        """Have the self-heal daemons look now for what waits to be healed, and not when their next time comes. May be called again."""
+
     async def rebalance(self) -> str:
         """Begin to even out the bricks; returns the id of the task."""
 

@@ -37,7 +37,7 @@ from migrator.domain.brick_list import BrickRoom
 from migrator.domain.errors import MigratorError, ToolFailed
 from migrator.domain.volume_tasks import TaskKind, TaskProgress, VolumeTask
 from migrator.ports.clock import Clock
-from migrator.ports.processes import Command, Conversations, Processes
+from migrator.ports.processes import Command, Completed, Conversations, Processes
 from migrator.ports.volume import VolumeOverview
 
 _TRIES = 8
@@ -183,6 +183,19 @@ class GlusterCommands:
         """
         return await self._ask(*words)
 
+    async def heal(self) -> None:
+        """`gluster volume heal VOLUME`, which answers in words whatever is asked for. Raises ToolFailed where these are not that it
+        was successful: of its exit codes nothing can be told.
+        """
+        completed = await self._run(("volume", "heal", self._volume))
+        if b"has been successful" not in completed.stdout:
+            said = " ".join((completed.stdout + completed.stderr).decode("utf-8", "backslashreplace").split())
+            raise ToolFailed(
+                f"gluster says: {said[:300] or 'nothing at all'}",
+                cause="a brick or a self-heal daemon is not up",
+                hint="look at `gluster volume status`",
+            )
+
     async def _ask(self, *words: str) -> Element:
         """One `gluster volume ...`."""
         return await self._ask_gluster("volume", *words)
@@ -202,6 +215,11 @@ class GlusterCommands:
         said = None if self._shell is None else await self._shell.ask(words)
         if said is not None:
             return parse_answer(said)
+        completed = await self._run(words)
+        return parse_answer(completed.stdout, completed.stderr)
+
+    async def _run(self, words: tuple[str, ...]) -> Completed:
+        """By a command of its own. Raises ToolFailed where it does not answer."""
         argv = tuple(os.fsencode(word) for word in (self._gluster, "--mode=script", "--xml", *words))
         completed = await self._processes.run(Command(argv=argv, timeout_s=_TIMEOUT_S))
         if completed.timed_out:
@@ -210,7 +228,7 @@ class GlusterCommands:
                 cause="glusterd hangs, or waits for a host that does not answer",
                 hint="look at `gluster pool list` and at glusterd's log",
             )
-        return parse_answer(completed.stdout, completed.stderr)
+        return completed
 
 
 class GlusterSource(ReadingFileSystem):

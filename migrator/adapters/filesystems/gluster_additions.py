@@ -43,6 +43,12 @@ class GlusterAdditions(GlusterVolumeCommands):
         """
         await self._commands.ask("start", self._volume, "force")
 
+    async def heal(self) -> None:
+        """`heal VOL`, which goes through the lists of what waits. Daemons do by themselves when they reach a brick, and then every
+        `cluster.heal-timeout` (10 min). Raises ToolFailed, also where a brick has not come up yet.
+        """
+        await self._commands.heal()
+
     async def rebalance(self) -> str:
         """`rebalance VOL start`: a move that would leave a brick with less free space than it had is skipped. Raises ToolFailed."""
         return parse_task_id(await self._commands.ask("rebalance", self._volume, "start"))

@@ -11,15 +11,20 @@ from migrator.stages.bricks.add_context import AdditionCall, subject_of
 from migrator.stages.bricks.add_seeing import told
 
 _TELL_EVERY_S = HOUR_S
+_NUDGE_AFTER_S = 60.0
+"""For so long the same may wait before the daemons are asked to look, and again after as long. A look that came too early, or found
+a file locked, is not made again by themselves for ten minutes.
+"""
 
 
 async def until_healed(call: AdditionCall, record: AdditionRecord) -> None:
     """Return when nothing waits to be healed on any brick. How much waits is told at first, then whenever it has become half of
-    that, and every hour. Raises ToolFailed where the same has waited for as long as a drain may stand still.
+    that, and every hour. Where the same waits for a minute, the self-heal daemons are asked to look. Raises ToolFailed where it has
+    waited for as long as a drain may stand still.
     """
     clock = call.world.clock
     seen: Sequence[BrickHeal] | None = None
-    changed_s = told_s = clock.monotonic_s()
+    changed_s = told_s = nudged_s = clock.monotonic_s()
     told_entries: int | None = None
     while True:
         found = await told(call.world.volume.state_and_tasks())
@@ -30,9 +35,13 @@ async def until_healed(call: AdditionCall, record: AdditionRecord) -> None:
             return
         now_s = clock.monotonic_s()
         if waiting != seen:
-            seen, changed_s = waiting, now_s
+            seen, changed_s, nudged_s = waiting, now_s, now_s
         if now_s - changed_s >= call.request.stall_s:
             raise _stalled(waiting, now_s - changed_s)
+        if now_s - nudged_s >= _NUDGE_AFTER_S:
+            # Where it is refused, as while a brick comes up, it is asked for again.
+            await told(call.world.volume.heal())
+            nudged_s = now_s
         entries = sum(one.entries or 0 for one in waiting)
         if waiting and (told_entries is None or entries <= told_entries / 2 or now_s - told_s >= _TELL_EVERY_S):
             told_entries, told_s = entries, now_s

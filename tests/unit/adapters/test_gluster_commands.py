@@ -115,6 +115,25 @@ def test_an_answer_that_never_comes_is_a_failure() -> None:
         asyncio.run(commands(recorded).state())
 
 
+def test_a_heal_that_is_launched_or_refused_is_told_in_words_only() -> None:
+    """GlusterFS 10.3, asked for XML: the exit codes were 0 and 1."""
+    launched = (
+        b"Launching heal operation to perform index self heal on volume vol1 has been successful \n"
+        b"Use heal info commands to check status.\n"
+    )
+    recorded = Recorded(Completed(exit_code=0, stdout=launched, stderr=b"", timed_out=False))
+    asyncio.run(commands(recorded).heal())
+    assert recorded.asked[0][-3:] == (b"volume", b"heal", b"vol1")
+    refused = (
+        b"Launching heal operation to perform index self heal on volume vol1 has been unsuccessful:\n"
+        b"Glusterd Syncop Mgmt brick op 'Heal' failed. Please check glustershd log file for details.\n"
+    )
+    for exit_code, stdout, stderr in ((1, refused, b""), (1, b"", refused), (0, b"", b"")):
+        recorded = Recorded(Completed(exit_code=exit_code, stdout=stdout, stderr=stderr, timed_out=False))
+        with pytest.raises(ToolFailed, match=r"has been unsuccessful|nothing at all"):
+            asyncio.run(commands(recorded).heal())
+
+
 @pytest.mark.parametrize("answer", ["volume-info-glusterd-down.xml", "volume-nosuch.xml"])
 def test_a_look_that_fails_is_a_problem_and_no_error(tmp_path: Path, answer: str) -> None:
     source = GlusterSource(bytes(tmp_path), commands(Recorded(answer)), volume="vol1")

@@ -32,7 +32,9 @@ class Healing:
 
     def __init__(self, entries: Callable[[int], int | None]) -> None:
         self._entries = entries
+        self.refuses = False
         self.looks = 0
+        self.nudges: list[float] = []
         self.said: list[str] = []
         self.clock = VirtualClock()
 
@@ -46,6 +48,11 @@ class Healing:
         if self.looks > 2:
             heals.append(BrickHeal(brick=NEW, status="Connected", entries=0))
         return SimpleNamespace(heals=tuple(heals)), ()
+
+    async def heal(self) -> None:
+        self.nudges.append(self.clock.monotonic_s())
+        if self.refuses:
+            raise ToolFailed("a brick is not up")
 
     def wait(self, *, poll_s: float = 60.0) -> None:
         call: Any = SimpleNamespace(
@@ -91,3 +98,18 @@ def test_a_volume_that_does_not_tell_is_waited_for_as_long() -> None:
     healing = Healing(lambda _: None)
     with pytest.raises(ToolFailed, match="not known, and that has not changed"):
         healing.wait()
+
+
+@pytest.mark.parametrize("refuses", [False, True])
+def test_daemons_that_do_nothing_are_asked_to_look_every_minute(refuses: bool) -> None:
+    healing = Healing(lambda look: 5 if look < 18 else 0)
+    healing.refuses, begun_s = refuses, healing.clock.monotonic_s()
+    healing.wait(poll_s=10.0)
+    # From the third look on, with the new brick, the same waits.
+    assert [at_s - begun_s for at_s in healing.nudges] == [60.0, 120.0]
+
+
+def test_daemons_at_work_are_left_alone() -> None:
+    healing = Healing(lambda look: max(100 - look, 0))
+    healing.wait(poll_s=30.0)
+    assert healing.nudges == []

@@ -56,6 +56,9 @@ class Glusterd:
     async def start_bricks(self) -> None:
         self.volume.serve()
 
+    async def heal(self) -> None:
+        self.volume.heals()
+
     async def rooms(self) -> Mapping[str, BrickRoom]:
         return dict.fromkeys(ALL, ROOM)
 
