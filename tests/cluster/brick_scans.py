@@ -113,6 +113,7 @@ class BrickScans:
         self.site = ScanSite(directory, root=lab.source)
         self.trees = sorted({os.fsdecode(tree.rpartition(b"/")[0]) + "/*" for tree in lab.state.trees})
         self.absent: set[str] = set()
+        self.inside: dict[str, int] = {}
 
     def close(self) -> None:
         self.site.close()
@@ -127,7 +128,7 @@ class BrickScans:
         self, via: str, *, happening: Happening = _nothing, programs: WalkPrograms | None = None, **changes: Any
     ) -> CatalogRecord:
         hosts = LabHosts(self.lab)
-        hosts.absent = self.absent
+        hosts.absent, hosts.inside = self.absent, self.inside
         # So small blocks that even the smallest brick sends several.
         walks = HostBrickWalks(hosts, programs or walk_programs(), names=hosts.names)
         bricks = Bricks(volume=self.source, walks=WatchedWalks(walks, happening))

@@ -159,6 +159,33 @@ class LabHandle:
             yield
         finally:
             self.unmount_on(host, point)
+            # What clients asked the brick meanwhile, it looked for in the empty one: they may have given directories other
+            # layouts on the other bricks.
+            self.let_client_know()
+
+    @contextmanager
+    def mounts_of_its_own(self, host: LabHost) -> Iterator[int]:
+        """A process on a host in a mount namespace of its own. What is mounted there no brick sees: a brick works by the paths of its
+        files, so what covers them it would serve.
+        """
+        words = (
+            *entering(host),
+            "unshare",
+            "--mount",
+            "--propagation",
+            "private",
+            "sh",
+            "-c",
+            "echo; exec sleep infinity",
+        )
+        # Each of these becomes the next one: it is one process.
+        with subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE) as process:
+            try:
+                assert process.stdout is not None
+                assert process.stdout.readline()
+                yield process.pid
+            finally:
+                process.kill()
 
     def stop_brick(self, brick: LabBrick) -> None:
         """Kill one brick process, and wait until Gluster knows."""
@@ -181,8 +208,11 @@ class LabHandle:
     def let_client_know(self) -> None:
         """Wait until this machine's client has reached every brick, and knows nothing any more of what it knew before."""
         asyncio.run(self._wait_for_all())
-        # A directory that was looked up while a brick was down has no place for some names (EIO) until it is looked up anew.
+        # A directory that was looked up while a brick was down has no place for some names (EIO) until it is looked up anew, which
+        # also mends its layout.
         time.sleep(_KNOWN_FOR_S)
+        for _ in os.walk(os.fsencode(self.source)):
+            continue
 
     async def _wait_for_all(self) -> None:
         tools = LabTools(LocalProcesses(), self.state.token)

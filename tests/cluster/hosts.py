@@ -36,12 +36,15 @@ class _Inside(LocalProcesses):
 
 
 class LabHosts:
-    """The `Hosts` port over a lab. `absent` are hosts that cannot be reached."""
+    """The `Hosts` port over a lab. `absent` are hosts that cannot be reached; `inside` names the process by host whose namespaces
+    are entered, where it is not the one that holds the host's.
+    """
 
     def __init__(self, lab: LabHandle) -> None:
         self._by_name: Mapping[str, LabHost] = {host.address: host for host in lab.state.hosts}
         self._hosts: dict[str, LocalHost] = {}
         self.absent: set[str] = set()
+        self.inside: Mapping[str, int] = {}
 
     @property
     def names(self) -> Sequence[str]:
@@ -51,7 +54,7 @@ class LabHosts:
         if name in self.absent:
             raise HostLost(f"host {name} cannot be reached")
         if name not in self._hosts:
-            holder_pid = self._by_name[name].holder_pid
+            holder_pid = self.inside.get(name, self._by_name[name].holder_pid)
             assert holder_pid is not None
             self._hosts[name] = LocalHost(_Inside(holder_pid), name=name)
         return self._hosts[name]
