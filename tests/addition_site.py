@@ -12,6 +12,7 @@ from migrator.domain.addition_run import AdditionRequest, AdditionSummary
 from migrator.domain.addition_seen import NewPlace, Wish
 from migrator.domain.brick import VolumeState
 from migrator.domain.brick_list import BrickRoom
+from migrator.domain.errors import ToolFailed
 from migrator.domain.probe import Probe, ProbeSide
 from migrator.domain.site import TargetCapabilities
 from migrator.domain.volume_tasks import TaskProgress, VolumeTask
@@ -46,6 +47,7 @@ class Glusterd(NothingAsked):
     cannot_balance: int = 0
     dead_for: int = 0
     looks: int = 0
+    heals_asked: int = 0
     killed_at: tuple[int, bool] | None = None
 
     async def state_and_tasks(self) -> tuple[VolumeState, tuple[VolumeTask, ...]]:
@@ -84,6 +86,10 @@ class Glusterd(NothingAsked):
     async def add(self, bricks: Sequence[str]) -> None:
         assert tuple(bricks) == (NEW,)
         self.volume.add()
+
+    async def heal(self) -> None:
+        self.heals_asked += 1
+        raise ToolFailed("gluster says: the volume has no copies")
 
     async def fix_layout(self) -> str:
         return self.volume.begin(fix_layout=True)

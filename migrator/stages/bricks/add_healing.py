@@ -11,7 +11,7 @@ from migrator.stages.bricks.add_context import AdditionCall, subject_of
 from migrator.stages.bricks.add_seeing import told
 
 _TELL_EVERY_S = HOUR_S
-_NUDGE_AFTER_S = 60.0
+NUDGE_AFTER_S = 60.0
 """For so long the same may wait before the daemons are asked to look, and again after as long. A look that came too early, or found
 a file locked, is not made again by themselves for ten minutes.
 """
@@ -38,7 +38,7 @@ async def until_healed(call: AdditionCall, record: AdditionRecord) -> None:
             seen, changed_s, nudged_s = waiting, now_s, now_s
         if now_s - changed_s >= call.request.stall_s:
             raise _stalled(waiting, now_s - changed_s)
-        if now_s - nudged_s >= _NUDGE_AFTER_S:
+        if now_s - nudged_s >= NUDGE_AFTER_S:
             # Where it is refused, as while a brick comes up, it is asked for again.
             await told(call.world.volume.heal())
             nudged_s = now_s

@@ -73,5 +73,6 @@ def test_a_volume_that_cannot_be_read_for_long_is_for_people(site: Site) -> None
     done = site.add()
     assert done.ending is AdditionEnding.DOUBTED
     assert done.reasons == ("the bricks could not be read after the rebalance: 2 entries wait to be healed",)
-    # A look a minute, for a quarter of an hour.
+    # A look a minute, for a quarter of an hour; in between, whatever that comes to, the daemons that heal are asked to.
     assert scans.made == 16
+    assert site.glusterd.heals_asked == 14
