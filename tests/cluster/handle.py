@@ -102,10 +102,11 @@ class LabHandle:
             done = subprocess.run(argv, capture_output=True, check=False, stdin=subprocess.DEVNULL)
             said = done.stdout + done.stderr
             # Its exit code is 0 for some failures: by the words alone.
-            if time.monotonic() > end or not any(sign in said for sign in _BUSY):
+            busy = any(sign in said for sign in _BUSY)
+            if time.monotonic() > end or not busy:
                 break
             time.sleep(0.2)
-        if done.returncode:
+        if done.returncode or busy:
             raise RuntimeError(f"{argv} gave {done.returncode}: {os.fsdecode(said)}")
         return done.stdout
 
@@ -142,7 +143,7 @@ class LabHandle:
 
     @contextmanager
     def brick_covered(self, brick: LabBrick) -> Iterator[None]:
-        """An empty file system is in the place of a brick's own; its process goes on, with the one that it was started on."""
+        """An empty file system is in the place of a brick's own. Its process goes on, and what it is asked it looks for there."""
         host, path = self.host_of(brick), os.fsdecode(self.brick_path(brick))
         aside, point = "/srv/aside", os.path.dirname(path)
         # Every 30 s the process writes into this directory, by its path. Where it cannot, it tells that it is down, and ends.
@@ -200,7 +201,7 @@ class LabHandle:
         def all_up() -> bool:
             # Again and again: right after its end glusterd may still take a brick for started, and start nothing.
             self.gluster("volume", "start", self.state.spec.volume, "force")
-            return all(pid > 0 for pid in self.brick_pids().values())
+            return min(self.brick_pids().values(), default=-1) > 0
 
         wait_until(all_up, "every brick is up")
         self.let_client_know()
@@ -243,12 +244,12 @@ class LabHandle:
         Path(f"/proc/{host.holder_pid}/root/run/glusterd.pid").unlink()
         others = [one for one in self.state.hosts if self.glusterd_pid(one) is not None]
         for other in others:
-            wait_until(lambda other=other: self._peers(other) < len(others), "the others know")  # type: ignore[misc]
+            wait_until(lambda other=other: self._knows_fewer(other, len(others)), "the others know")  # type: ignore[misc]
 
-    def _peers(self, host: LabHost) -> int:
-        """How many other management daemons a host is connected to."""
+    def _knows_fewer(self, host: LabHost, count: int) -> bool:
+        """Whether a host is connected to fewer other management daemons than so many, and says so."""
         done = self.on_host(host, "gluster", "--mode=script", "--xml", "peer", "status")
-        return done.stdout.count(b"<connected>1</connected>")
+        return done.returncode == 0 and done.stdout.count(b"<connected>1</connected>") < count
 
     def start_glusterd(self, host: LabHost) -> None:
         """Start the management daemon of a host, and wait until the pool is whole."""
@@ -336,6 +337,7 @@ class LabHandle:
         finally:
             self._set_interface(host, "up")
             asyncio.run(self._wait_for_pool())
+            self.let_client_know()
 
     async def _wait_for_pool(self) -> None:
         tools = LabTools(LocalProcesses(), self.state.token)

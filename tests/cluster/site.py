@@ -73,9 +73,7 @@ class LabSite:
         is for.
         """
         module, _, name = limit.rpartition(".")
-        code = (
-            f"import {module} as limits\nlimits.{name} = {duration_s}\nfrom migrator.__main__ import program\nprogram()"
-        )
+        code = f"import {module} as limits\nlimits.{name} += {duration_s} - limits.{name}\nfrom migrator.__main__ import program\nprogram()"
         return subprocess.Popen(
             [sys.executable, "-c", code, *self._words(*arguments)],
             stdin=subprocess.DEVNULL,

@@ -25,7 +25,7 @@ from tests.cluster.opening import open_behind
 from tests.cluster.site import LabSite
 from tests.delta_changes import let_settle
 
-pytestmark = [pytest.mark.cluster, pytest.mark.needs_root, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.cluster, pytest.mark.needs_root, pytest.mark.slow, pytest.mark.timeout(900)]
 
 TIME_NS = 1_577_934_245_678_901_234
 STRAY = b"caf\xe9\nof nobody"
@@ -43,10 +43,10 @@ def another_client(lab: LabHandle, directory: Path) -> Iterator[None]:
 
     def is_seen() -> bool:
         own.update(connected(lab) - before)
-        return bool(own)
+        return {brick for brick, _ in own} == {brick.name for brick in lab.bricks}
 
     try:
-        wait_until(is_seen, "the other client is seen")
+        wait_until(is_seen, "every brick sees the other client")
         yield
     finally:
         subprocess.run(["umount", str(directory)], check=True)

@@ -13,7 +13,7 @@ from migrator.stages.lab.site_document import host_sections, section_lines
 from tests.cluster.handle import LabHandle
 from tests.cluster.site import LabSite, lab_site
 
-pytestmark = [pytest.mark.cluster, pytest.mark.needs_root, pytest.mark.slow]
+pytestmark = [pytest.mark.cluster, pytest.mark.needs_root, pytest.mark.slow, pytest.mark.timeout(900)]
 
 _AHEAD = """#!/usr/bin/python3 -IS
 import sys, time
@@ -110,7 +110,7 @@ def test_a_host_shows_another_key(examined: Examined) -> None:
 
 
 def test_a_brick_is_not_mounted_there(examined: Examined) -> None:
-    """Its process goes on: it holds the file system that it was started on."""
+    """Its process goes on."""
     host = examined.lab.state.hosts[1]
     brick = next(one for one in examined.lab.bricks if (one.host, one.number) == (host.number, 1))
     with examined.lab.brick_covered(brick):

@@ -20,11 +20,13 @@ from migrator.domain.drain import DrainNotes, DrainRecord, DrainState, DrainStep
 from migrator.domain.drain_seen import Act, AuditSeen, DrainSeen, Halt, Step
 from migrator.domain.lab import LabBrick
 from migrator.stages.bricks.audit import audit_bricks
+from tests.cluster.comparing import wait_until_is_there
 from tests.cluster.conftest import MakeLab
 from tests.cluster.handle import DEADLINE_S, LabHandle, WallClock
 from tests.cluster.hosts import LabHosts
+from tests.cluster.test_brick_add import everything
 
-pytestmark = [pytest.mark.cluster, pytest.mark.needs_root, pytest.mark.slow]
+pytestmark = [pytest.mark.cluster, pytest.mark.needs_root, pytest.mark.slow, pytest.mark.timeout(900)]
 
 S, D = DrainState, DrainStep
 
@@ -89,7 +91,7 @@ class Drained:
 
     def wait(self) -> Step:
         """Until it is seen to be at its end, as the program polls."""
-        end = time.monotonic() + DEADLINE_S
+        end = time.monotonic() + 3 * DEADLINE_S
         while True:
             step = self.next()
             if not (isinstance(step, Act) and step.step is D.WATCH and not step.seen_done):
@@ -113,10 +115,6 @@ def drained(make_lab: MakeLab) -> Drained:
         notes=DrainNotes(options=()),
     )
     return Drained(lab, brick, record)
-
-
-def everything(source: Path) -> dict[str, bytes]:
-    return {str(path): path.read_bytes() for path in source.rglob("*") if path.is_file() and not path.is_symlink()}
 
 
 def left_behind(brick: Path) -> Path:
@@ -187,7 +185,7 @@ def test_a_drain_from_its_start_to_its_commit(drained: Drained) -> None:
     assert (step.step, step.seen_done) == (D.COMMIT, True)
     drained.come_to(S.COMMITTED)
     assert drained.audit().clean
-    assert everything(lab.source) == before
+    wait_until_is_there(lambda: everything(lab.source), before)
 
 
 def test_a_host_whose_glusterd_is_down_and_a_stop_by_hand(drained: Drained) -> None:

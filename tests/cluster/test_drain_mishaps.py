@@ -9,7 +9,7 @@ import signal
 import sqlite3
 import subprocess
 from collections.abc import Iterator, Mapping
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,12 +17,13 @@ import pytest
 
 from migrator.domain.lab import LabBrick
 from migrator.domain.units import MIB
+from tests.cluster.comparing import wait_until_is_there
 from tests.cluster.conftest import SMALL
 from tests.cluster.handle import DEADLINE_S, LabHandle, bring_up, take_down, wait_until
 from tests.cluster.site import lab_site
 from tests.cluster.test_brick_drain import SETTINGS, Drains, digests, start_glusterd
 
-pytestmark = [pytest.mark.cluster, pytest.mark.needs_root, pytest.mark.slow, pytest.mark.timeout(480)]
+pytestmark = [pytest.mark.cluster, pytest.mark.needs_root, pytest.mark.slow, pytest.mark.timeout(900)]
 
 WAITING = """#!/bin/sh
 case " $* " in
@@ -38,6 +39,15 @@ case " $* " in
     exit $code ;;
 esac
 exec "%(gluster)s" "$@"
+"""
+
+KILLING_THE_MOVER = """tries=0
+until pid=$(cat %(pid_file)s) && grep -aq rebalance/vol1 "/proc/$pid/cmdline" && kill -9 "$pid"; do
+    tries=$((tries + 1))
+    [ $tries -lt 600 ] || break
+    sleep 0.1
+done
+kill -CONT %(brick)s
 """
 
 
@@ -77,9 +87,19 @@ def drains(lab_parent: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 
 @pytest.fixture(autouse=True)
-def _scanned(drains: Drains) -> None:
-    """The drains before moved files between bricks."""
+def _scanned(drains: Drains) -> Iterator[None]:
+    """The drains before moved files between bricks. Nothing that a test held or began is left to the next one."""
     drains.site.json("scan", "--via", "bricks")
+    yield
+    for mark in drains.marks.iterdir():
+        mark.unlink()
+    for running in drains.started:
+        running.kill()
+        running.wait()
+    drains.started.clear()
+    for pid in drains.lab.brick_pids().values():
+        if pid > 0:
+            os.kill(pid, signal.SIGCONT)
 
 
 @pytest.fixture(scope="module")
@@ -92,29 +112,16 @@ def brick_of(drains: Drains, host: int, number: int) -> LabBrick:
     return next(one for one in drains.lab.bricks if (one.host, one.number) == (host, number))
 
 
-def wait_until_all_is_there(lab: LabHandle, before: Mapping[str, str]) -> None:
-    """Until the mount has reached every brick again, and asks none any more that has gone: then nothing is lost."""
-
-    other: set[str] = set()
-
-    def there() -> bool:
-        with suppress(OSError):
-            now = digests(lab.source)
-            other.clear()
-            other.update(name for name in now.keys() | before.keys() if now.get(name) != before.get(name))
-            return not other
-        return False
-
-    try:
-        wait_until(there, "everything is as it was")
-    except AssertionError as error:
-        raise AssertionError(f"{error}: {sorted(other)[:5]} of {len(other)}") from error
+def start(drains: Drains, brick: LabBrick) -> "subprocess.Popen[bytes]":
+    running = drains.site.start("brick", "drain", brick.name, "--accept-open-files")
+    drains.started.append(running)
+    return running
 
 
 def start_held(drains: Drains, brick: LabBrick) -> "subprocess.Popen[bytes]":
     """A drain that Gluster has just begun, and whose program waits until the mark `hold` goes."""
     drains.mark("hold")
-    running = drains.site.start("brick", "drain", brick.name, "--accept-open-files")
+    running = start(drains, brick)
     wait_until(lambda: (drains.marks / "started").exists() or running.poll() is not None, "Gluster has begun")
     if running.poll() is not None:
         shown = drains.site.json("brick", "drain", brick.name, "--dry-run")
@@ -149,7 +156,7 @@ def to_its_end(drains: Drains, brick: LabBrick, before: Mapping[str, str]) -> st
     assert found["left_behind"], json.dumps(found)
     assert "the volume has it on another brick too" in said(drains), json.dumps(found)
     assert brick.name in drains.names()
-    wait_until_all_is_there(drains.lab, before)
+    wait_until_is_there(lambda: digests(drains.lab.source), before)
     drains.site.json("brick", "stop", brick.name)
     return "stopped"
 
@@ -182,7 +189,7 @@ def test_a_drain_that_runs_out_of_room_names_it_and_is_taken_back(drains: Drains
         (lab.brick_directory(one).parent / "filled").unlink()
     assert drains.drain(brick)["ending"] == "done"
     assert brick.name not in drains.names()
-    wait_until_all_is_there(lab, before)
+    wait_until_is_there(lambda: digests(lab.source), before)
 
 
 def test_a_drain_whose_brick_dies_is_failed_and_goes_on_when_it_is_back(
@@ -208,11 +215,11 @@ def test_a_drain_whose_brick_dies_is_failed_and_goes_on_when_it_is_back(
         return lab.brick_pids().get(brick.name, -1) > 0
 
     wait_until(is_up, "the brick is up again")
-    wait_until_all_is_there(lab, before)
+    wait_until_is_there(lambda: digests(lab.source), before)
     state = to_its_end(drains, brick, before)
     assert drains.state() == state
     assert (brick.name in drains.names()) == (state == "stopped")
-    wait_until_all_is_there(lab, before)
+    wait_until_is_there(lambda: digests(lab.source), before)
 
 
 def test_a_drain_whose_host_reboots_comes_to_its_end_by_itself(drains: Drains, before: Mapping[str, str]) -> None:
@@ -232,8 +239,8 @@ def test_a_drain_whose_mover_is_killed_is_begun_anew_by_itself(drains: Drains, b
     held = stand_still(drains, brick)
     # As soon as Gluster has begun it.
     pid_file = f"{lab.mover_directory(lab.host_of(brick))}/*.pid"
-    (drains.marks / "after").write_text(f"until kill -9 $(cat {pid_file}); do sleep 0.1; done\nkill -CONT {held}\n")
-    running = drains.site.start("brick", "drain", brick.name, "--accept-open-files")
+    (drains.marks / "after").write_text(KILLING_THE_MOVER % {"pid_file": pid_file, "brick": held})
+    running = start(drains, brick)
     wait_until(lambda: "no process moves files any more" in said(drains), "it is found", deadline_s=2 * DEADLINE_S)
     ended(drains, brick, before, running)
 
@@ -246,7 +253,7 @@ def ended(drains: Drains, brick: LabBrick, before: Mapping[str, str], running: "
         state = to_its_end(drains, brick, before)
     assert drains.state() == state
     assert (brick.name in drains.names()) == (state == "stopped")
-    wait_until_all_is_there(drains.lab, before)
+    wait_until_is_there(lambda: digests(drains.lab.source), before)
 
 
 def test_a_drain_whose_mover_is_lost_in_a_reboot_goes_on_when_it_was_helped_as_told(
@@ -277,7 +284,7 @@ def test_a_drain_whose_mover_is_lost_in_a_reboot_goes_on_when_it_was_helped_as_t
     assert running.wait(3 * DEADLINE_S) == 0, said(drains)
     assert drains.state() == "committed"
     assert brick.name not in drains.names()
-    wait_until_all_is_there(lab, before)
+    wait_until_is_there(lambda: digests(lab.source), before)
 
 
 def said(drains: Drains) -> str:

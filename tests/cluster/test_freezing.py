@@ -27,7 +27,7 @@ from tests.cluster.opening import HOLD, OPEN_BEHIND, copies, facts_of, link_of, 
 from tests.holders import holding
 from tests.xfs import run_tool
 
-pytestmark = [pytest.mark.cluster, pytest.mark.needs_root, pytest.mark.slow]
+pytestmark = [pytest.mark.cluster, pytest.mark.needs_root, pytest.mark.slow, pytest.mark.timeout(900)]
 
 TREE = b"frozen/ann"
 UID = 20_001
@@ -51,7 +51,9 @@ def opened_at_once(lab: LabHandle) -> Iterator[None]:
     """Clients open on the bricks what is opened, as a site has it that freezes its users."""
     open_behind(lab, "off")
     yield
+    open_behind(lab, "on")
     lab.gluster("volume", "reset", lab.state.spec.volume, OPEN_BEHIND)
+    lab.let_client_know()
 
 
 @pytest.fixture

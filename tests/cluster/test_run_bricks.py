@@ -8,7 +8,7 @@ import pytest
 from tests.cluster.brick_runs import OFFSET_NS, WORK, BrickRuns, brick_runs, work_trees
 from tests.cluster.handle import LabHandle
 
-pytestmark = [pytest.mark.cluster, pytest.mark.needs_root, pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.cluster, pytest.mark.needs_root, pytest.mark.slow, pytest.mark.timeout(900)]
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ from tests.cluster.conftest import MakeLab
 from tests.cluster.handle import LabHandle, wait_until
 from tests.scan_site import ScanSite, WallClock
 
-pytestmark = [pytest.mark.cluster, pytest.mark.needs_root, pytest.mark.slow]
+pytestmark = [pytest.mark.cluster, pytest.mark.needs_root, pytest.mark.slow, pytest.mark.timeout(900)]
 
 
 class Watched(GlusterSource):

@@ -20,6 +20,7 @@ from migrator.domain.site import SENTINEL_NAME
 from migrator.domain.units import MIB
 from migrator.stages.lab import cluster
 from migrator.stages.lab.tools import LabTools
+from tests.cluster.comparing import wait_until_is_there
 from tests.cluster.conftest import SMALL, MakeLab
 from tests.cluster.handle import DEADLINE_S, LabHandle, WallClock, bring_up, is_alive, take_down, wait_until
 from tests.cluster.site import LabSite, lab_site
@@ -27,7 +28,7 @@ from tests.cluster.test_brick_drain import SETTINGS, Drains
 from tools.rehearsal import rehearse
 from tools.tree_contents import everything
 
-pytestmark = [pytest.mark.cluster, pytest.mark.needs_root, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.cluster, pytest.mark.needs_root, pytest.mark.slow, pytest.mark.timeout(900)]
 
 CHURN_PER_S = 3.0
 """What users rename or delete under Gluster counts as a failure, and the drain begins anew: some of that is enough."""
@@ -193,7 +194,7 @@ def test_glusterd_is_killed_at_every_step_of_a_brick_that_goes_and_comes_back(gl
     word = glusterd.site.json("brick", *drain, "--dry-run")["confirm"]
     glusterd.bring(DRAIN_MARKS, *drain, "--confirm", word)
     assert (drains.state(), brick.name in drains.names(), drains.option()) == ("wiped", False, None)
-    assert everything(lab.source) == before
+    wait_until_is_there(lambda: everything(lab.source), before)
 
     glusterd.bring(ADD_MARKS, "add", brick.name, "--to", "source")
     assert (brick.name in drains.names(), drains.option()) == (True, None)

@@ -17,7 +17,7 @@ from tests.delta_changes import let_settle
 from tests.run_site import wait_for
 from tests.snapshots import snapshot
 
-pytestmark = [pytest.mark.needs_root, pytest.mark.slow]
+pytestmark = [pytest.mark.needs_root, pytest.mark.slow, pytest.mark.timeout(900)]
 
 STAGES = ("pre-freeze", "post-freeze", "pre-switch", "post-switch", "pre-thaw", "post-thaw")
 LATER = "post-pass.d/60-later"

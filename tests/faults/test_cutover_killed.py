@@ -23,7 +23,7 @@ from migrator.domain.cutover import CutoverStep
 from tests.cut_site import CutSite, Snapshot, change, cut_site, top_facts
 from tests.xfs import missing_for_xfs, xfs
 
-pytestmark = [pytest.mark.needs_root, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.needs_root, pytest.mark.slow, pytest.mark.timeout(900)]
 
 _S = CutoverStep
 THERE = (_S.FREEZE, _S.FINAL_PASS, _S.VERIFY, _S.SWITCH, _S.THAW, _S.RETAIN)

@@ -17,7 +17,7 @@ from tests.delta_changes import let_settle
 from tests.run_site import wait_for
 from tests.xfs import run_tool
 
-pytestmark = [pytest.mark.needs_root, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.needs_root, pytest.mark.slow, pytest.mark.timeout(900)]
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from tests.delta_changes import build, change, let_settle, write
 from tests.faults.delta_child import PHASES, deltas
 from tests.run_site import DEADLINE_S, RealSite
 
-pytestmark = [pytest.mark.needs_root, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.needs_root, pytest.mark.slow, pytest.mark.timeout(900)]
 
 RENAMED = 1500
 SENT = 400

@@ -13,7 +13,7 @@ import pytest
 from tests.run_site import DEADLINE_S, RealSite, wait_for
 from tests.xfs import XfsMount
 
-pytestmark = [pytest.mark.needs_root, pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.needs_root, pytest.mark.slow, pytest.mark.timeout(900)]
 
 FUSE = Path("/dev/fuse")
 _MNT_DETACH = 2

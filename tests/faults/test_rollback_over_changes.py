@@ -14,7 +14,7 @@ from tests.conftest import MakeXfs
 from tests.cut_site import CutSite, cut_site
 from tests.snapshots import snapshot
 
-pytestmark = [pytest.mark.needs_root, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.needs_root, pytest.mark.slow, pytest.mark.timeout(900)]
 
 
 @pytest.fixture

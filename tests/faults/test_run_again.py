@@ -10,7 +10,7 @@ import pytest
 from tests.run_site import RealSite, wait_for
 from tests.xfs import XfsMount
 
-pytestmark = [pytest.mark.needs_root, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.needs_root, pytest.mark.slow, pytest.mark.timeout(900)]
 
 
 @pytest.fixture

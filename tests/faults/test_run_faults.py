@@ -16,7 +16,7 @@ from migrator.domain.units import MIB
 from tests.run_site import RealSite, fill_tree, unfreeze, wait_for
 from tests.xfs import XfsMount
 
-pytestmark = [pytest.mark.needs_root, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.needs_root, pytest.mark.slow, pytest.mark.timeout(900)]
 
 MakeXfs = Callable[..., XfsMount]
 SLOW = ("--bwlimit", "1500KiB")

@@ -28,13 +28,13 @@ async def end_all(find: Callable[[], Sequence[ProcessIdentity]], grace_s: float)
         left = find()
         if not left:
             return True
-        if killed_s is not None and looked_s >= killed_s + KILL_WAIT_S:
-            return False
         killing = loop.time() >= kill_from_s
         for identity in left:
             if killing or identity not in told:
                 send_signal(identity, signal.SIGKILL if killing else signal.SIGTERM)
                 told.add(identity)
+        if killed_s is not None and looked_s >= killed_s + KILL_WAIT_S:
+            return False
         if killing and killed_s is None:
             killed_s = loop.time()
         await asyncio.sleep(_POLL_S)

@@ -185,7 +185,7 @@ class GlusterCommands:
 
     async def heal(self) -> None:
         """`gluster volume heal VOLUME`, which answers in words whatever is asked for. Raises ToolFailed where these are not that it
-        was successful: of its exit codes nothing can be told.
+        was successful: its exit codes are not relied on (those of other failures were 0 as well).
         """
         completed = await self._run(("volume", "heal", self._volume))
         if b"has been successful" not in completed.stdout:
