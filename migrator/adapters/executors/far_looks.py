@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 TOKEN_VARIABLE = b"MIGRATOR_TOKEN"
@@ -14,6 +14,8 @@ _KERNEL_THREAD = 0x00200000
 _EXEC_LOOKS = 100
 _EXEC_PAUSE_S = 0.002
 _NEW_LOOKS = 20
+_NEW_LOOKS_FOR_NONE = 400
+"""Where what is sought was not found: of processes that live for a millisecond each, a slow machine misses several in a row."""
 
 
 class Look(NamedTuple):
@@ -51,12 +53,15 @@ def look_at(pid: int) -> Look | None:
     )
 
 
-def looks() -> Iterator[Look]:
+def looks(is_found: Callable[[], bool] = lambda: True) -> Iterator[Look]:
     """Looks at all living processes, and then at those that were started meanwhile, until there are none: who was in the list
-    may have started another and ended before its turn came. A machine that starts processes without end is not followed for ever.
+    may have started another and ended before its turn came. A machine that starts processes without end is not followed for ever,
+    and for longest until `is_found` is true.
     """
     seen: set[str] = set()
-    for _ in range(_NEW_LOOKS):
+    for turn in range(_NEW_LOOKS_FOR_NONE):
+        if turn >= _NEW_LOOKS and is_found():
+            return
         new = [name for name in os.listdir("/proc") if name.isdigit() and name not in seen]
         if not new:
             return
@@ -77,12 +82,13 @@ class Snapshot:
     def with_token(self, token: bytes) -> list[Look]:
         """Those that carry a token in their environment."""
         if self._tokens is None:
-            self._tokens = {}
+            found: dict[bytes, list[Look]] = {}
             # Each at the time of its look: one that has gone since the looks above may have started another.
-            for look in looks():
+            for look in looks(lambda: token in found):
                 value = token_of(look)
                 if value:
-                    self._tokens.setdefault(value, []).append(look)
+                    found.setdefault(value, []).append(look)
+            self._tokens = found
         return self._tokens.get(token, [])
 
     def of_session(self, session: int) -> list[Look]:

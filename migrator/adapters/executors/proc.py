@@ -63,7 +63,7 @@ def carriers(tokens: Sequence[str]) -> Mapping[str, tuple[ProcessIdentity, ...]]
     """
     wanted = {token.encode(): token for token in tokens if token}
     found: dict[str, list[ProcessIdentity]] = {}
-    for look in far_looks.looks() if wanted else ():
+    for look in far_looks.looks(lambda: found.keys() == set(wanted.values())) if wanted else ():
         token = wanted.get(far_looks.token_of(look))
         if token is not None:
             found.setdefault(token, []).append(_identity(look))
