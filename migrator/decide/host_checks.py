@@ -3,8 +3,9 @@
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from migrator.decide.rsync_features import MINIMUM_VERSION, dotted, parse_features
+from migrator.decide.rsync_features import FSYNC_VERSION, MINIMUM_VERSION, dotted, parse_features
 from migrator.decide.scan_way import BrickWay
+from migrator.decide.syncing import syncfs_reaches_disks
 from migrator.domain.brick import VolumeState
 from migrator.domain.finding import Finding, failure, ok, warning
 from migrator.domain.host import HostRoom
@@ -84,7 +85,7 @@ def check_host(sight: HostSight, *, target_filesystem: str | None, reserve_bytes
     ]
     if sight.target is not None:
         findings += _check_target(sight, target_filesystem, reserve_bytes)
-        findings += _check_engines(sight)
+        findings += _check_engines(sight, target_filesystem)
     elif sight.native_problem is not None:
         findings.append(_slow_walk(sight))
     return findings or [ok(check, _all_well(sight))]
@@ -192,11 +193,15 @@ def _check_target(sight: HostSight, target_filesystem: str | None, reserve_bytes
     return findings
 
 
-def _check_engines(sight: HostSight) -> list[Finding]:
+def _check_engines(sight: HostSight, target_filesystem: str | None) -> list[Finding]:
     """One of the two is enough; both are better."""
     check = _check(sight.name)
     install = f"install rsync {dotted(MINIMUM_VERSION)} or later there (Debian: `apt install rsync`)"
     rsync_problem = _rsync_problem(sight)
+    if rsync_problem is None and (syncing := _syncing_problem(sight, target_filesystem)) is not None:
+        fix = f"install rsync {dotted(FSYNC_VERSION)} or later there"
+        slow = [] if sight.native_problem is None else [_slow_walk(sight)]
+        return [warning(check, syncing, fix), *slow]
     if sight.native_problem is None:
         if rsync_problem is None:
             return []
@@ -215,6 +220,13 @@ def _rsync_problem(sight: HostSight) -> str | None:
     if features is None:
         return f"{sight.rsync} does not tell its version there"
     return features.problem()
+
+
+def _syncing_problem(sight: HostSight, target_filesystem: str | None) -> str | None:
+    if target_filesystem is None or sight.rsync_output is None or syncfs_reaches_disks(target_filesystem):
+        return None
+    features = parse_features(sight.rsync_output)
+    return None if features is None else features.syncing_problem()
 
 
 def _slow_walk(sight: HostSight) -> Finding:

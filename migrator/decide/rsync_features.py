@@ -6,6 +6,9 @@ from dataclasses import dataclass
 MINIMUM_VERSION = (3, 2, 3)
 """Nanosecond comparison, filters for attributes, `--stderr`, xxh128, and roles in messages are all there."""
 
+FSYNC_VERSION = (3, 2, 4)
+"""From which on it can sync each file (`--fsync`)."""
+
 NEEDED_ABILITIES = ("hardlinks", "symlinks", "symtimes", "ACLs", "xattrs", "64-bit files")
 
 _VERSION = re.compile(rb"rsync +version v?([0-9]+)\.([0-9]+)(?:\.([0-9]+))?")
@@ -36,6 +39,15 @@ class RsyncFeatures:
         if self.lacks:
             return f"rsync {self.version_text} was built without {', '.join(self.lacks)}"
         return None
+
+    def syncing_problem(self) -> str | None:
+        """Why it cannot sync files one by one, as a target needs whose `syncfs` reaches no disks; None where it can."""
+        if self.version >= FSYNC_VERSION:
+            return None
+        return (
+            f"rsync {self.version_text} cannot sync each file, as the target needs ({dotted(FSYNC_VERSION)} can): what it copied in "
+            "the last half minute may be lost in a power cut of a storage server, and fpsync and parsyncfp2 fail"
+        )
 
 
 def parse_features(version_output: bytes, help_output: bytes = b"") -> RsyncFeatures | None:

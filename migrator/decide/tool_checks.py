@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 
-from migrator.decide.rsync_features import MINIMUM_VERSION, dotted, parse_features
+from migrator.decide.rsync_features import FSYNC_VERSION, MINIMUM_VERSION, dotted, parse_features
+from migrator.decide.syncing import syncfs_reaches_disks
 from migrator.domain.finding import Finding, failure, ok, warning
 
 _INSTALL_RSYNC = f"install rsync {dotted(MINIMUM_VERSION)} or later (Debian: `apt install rsync`)"
@@ -22,6 +23,13 @@ def check_rsync(program: str | None, output: bytes | None) -> Finding:
     if problem := features.problem():
         return failure("rsync", f"{program}: {problem}", _INSTALL_RSYNC)
     return ok("rsync", f"rsync {features.version_text} ({program})")
+
+
+def check_syncing(filesystem: str, output: bytes | None) -> Finding | None:
+    """Can rsync put on the disks what it copies to a target of this type? None where it can, and where it is judged otherwise."""
+    features = None if output is None or syncfs_reaches_disks(filesystem) else parse_features(output)
+    problem = None if features is None else features.syncing_problem()
+    return None if problem is None else warning("rsync", problem, f"install rsync {dotted(FSYNC_VERSION)} or later")
 
 
 def check_gluster(kind: str, command: str, program: str | None) -> Finding | None:

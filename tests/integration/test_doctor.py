@@ -17,8 +17,10 @@ from migrator.adapters.filesystems.posix import PosixSource
 from migrator.adapters.filesystems.target import MountedTarget
 from migrator.adapters.ledger.sqlite import open_ledger
 from migrator.config.site import Site
+from migrator.decide.rsync_features import NEEDED_ABILITIES
 from migrator.domain.events import EventKind
 from migrator.domain.finding import Finding, FindingStatus
+from migrator.domain.site import MountIdentity
 from migrator.stages.doctor import DoctorWorld, examine
 from tests.integration.test_init import SENTINEL, init, make_site
 from tests.xfs import XfsMount
@@ -173,6 +175,26 @@ def test_an_rsync_that_does_not_serve_is_told(tmp_path: Path, text: str, said: s
     rsync = program(tmp_path, text)
     found = doctor(make_site(tmp_path), lambda world: replace(world, find_program=lambda _: rsync, euid=1000))
     assert said in failures(found)["rsync"]
+
+
+def test_an_rsync_that_cannot_sync_each_file_is_told_where_the_target_needs_that(tmp_path: Path) -> None:
+    abilities = f"Capabilities:\n    {', '.join(NEEDED_ABILITIES)}"
+    rsync = program(tmp_path, f"echo 'rsync  version 3.2.3  protocol version 31\n{abilities}'")
+    site = make_site(tmp_path)
+    init(site)
+
+    class LikeBeegfs(MountedTarget):
+        def identity(self) -> MountIdentity:
+            return replace(super().identity(), filesystem="beegfs")
+
+    def with_rsync(world: DoctorWorld) -> DoctorWorld:
+        return replace(world, find_program=lambda _: rsync, euid=1000)
+
+    assert [one.status for one in doctor(site, with_rsync)["rsync"]] == [OK]
+    beegfs = LikeBeegfs(os.fsencode(site.target.root))
+    found = doctor(site, lambda world: replace(with_rsync(world), target=beegfs))["rsync"]
+    assert [one.status for one in found] == [OK, FindingStatus.WARNING]
+    assert "rsync 3.2.3 cannot sync each file" in found[1].message
 
 
 def test_streams_that_cannot_be_confined_are_told(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from migrator.decide.tool_checks import (
     check_gluster,
     check_python,
     check_rsync,
+    check_syncing,
     check_user,
 )
 from migrator.domain.errors import ToolFailed
@@ -22,6 +23,7 @@ from migrator.domain.finding import Finding, failure, ok
 from migrator.domain.freezing import FreezeWay
 from migrator.domain.mounts import mount_of
 from migrator.domain.paths import show
+from migrator.domain.site import MountIdentity
 from migrator.ports.ledger import Ledger
 from migrator.ports.processes import Command
 from migrator.stages.doctor.world import DoctorWorld, ask
@@ -52,6 +54,14 @@ async def _tools(world: DoctorWorld) -> list[Finding]:
         problem = await world.confinement_problem(os.fsencode(rsync)) if euid == 0 else None
         findings.append(check_confinement(euid, problem))
     return findings + _engine(world)
+
+
+async def examine_syncing(world: DoctorWorld, target: MountIdentity | None) -> list[Finding]:
+    """Whether the rsync of this machine can put on the disks what it copies to the target that answers."""
+    if target is None:
+        return []
+    finding = check_syncing(target.filesystem, await _version_output(world, world.find_program("rsync")))
+    return [] if finding is None else [finding]
 
 
 def _engine(world: DoctorWorld) -> list[Finding]:

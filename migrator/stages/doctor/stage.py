@@ -12,7 +12,7 @@ from migrator.domain.finding import Finding
 from migrator.domain.mounts import mount_of
 from migrator.stages.doctor.hosts import examine_hosts
 from migrator.stages.doctor.links import examine_links
-from migrator.stages.doctor.machine import examine_machine
+from migrator.stages.doctor.machine import examine_machine, examine_syncing
 from migrator.stages.doctor.slurm import examine_slurm
 from migrator.stages.doctor.source import SourceExamined, examine_source
 from migrator.stages.doctor.target import examine_target
@@ -30,6 +30,7 @@ async def examine(world: DoctorWorld) -> tuple[Finding, ...]:
     findings += source.findings
     on_target, target = await examine_target(world, record, source.room)
     findings += on_target
+    findings += await examine_syncing(world, target)
     sides = (
         ("source", world.site.source.kind, world.source.root, source.identity),
         ("target", world.site.target.kind, os.fsencode(world.site.target.mount), target),

@@ -73,6 +73,7 @@ def test_a_host_without_a_target_walks_only() -> None:
         (replace(FIT, room=replace(ROOM, free_bytes=1000)), FAILURE, "1000 B free"),
         (replace(FIT, rsync=None, rsync_output=None), WARNING, "it has no rsync"),
         (replace(FIT, rsync_output=RSYNC.replace(b"3.2.7", b"3.1.3")), WARNING, "3.1.3 is too old"),
+        (replace(FIT, rsync_output=RSYNC.replace(b"3.2.7", b"3.2.3")), WARNING, "cannot sync each file"),
         (replace(FIT, rsync_output=None), WARNING, "does not tell its version"),
         (replace(FIT, native_problem="it is compiled for x86_64"), WARNING, "plain Python"),
         (replace(FIT, native_problem="not built", rsync=None), FAILURE, "nothing can copy there"),
@@ -83,6 +84,12 @@ def test_what_is_wrong_with_a_host(sight: HostSight, status: FindingStatus, word
     (finding,) = judge(sight)
     assert finding.status is status
     assert words in finding.message
+
+
+def test_an_rsync_that_cannot_sync_each_file_is_fit_where_the_whole_target_can_be_synced() -> None:
+    old = replace(FIT, rsync_output=RSYNC.replace(b"3.2.7", b"3.2.3"), room=replace(ROOM, filesystem="xfs"))
+    (finding,) = judge(old, filesystem="xfs")
+    assert finding.status is OK
 
 
 def test_before_init_the_target_is_not_known() -> None:

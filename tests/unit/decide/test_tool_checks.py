@@ -12,6 +12,7 @@ from migrator.decide.tool_checks import (
     check_slurm_controller,
     check_slurm_nodes,
     check_slurm_programs,
+    check_syncing,
     check_user,
 )
 from migrator.domain.finding import FindingStatus
@@ -58,6 +59,27 @@ def test_an_old_rsync() -> None:
     assert finding.status is FindingStatus.FAILURE
     assert finding.message == "/usr/bin/rsync: rsync 3.1.3 is too old: 3.2.3 is needed"
     assert finding.fix
+
+
+@pytest.mark.parametrize(
+    ("filesystem", "output", "warned"),
+    [
+        ("beegfs", RSYNC_OLDER % (2, 3), True),
+        ("beegfs", RSYNC_OLDER % (2, 4), False),
+        ("beegfs", RSYNC_3_5, False),
+        ("xfs", RSYNC_OLDER % (2, 3), False),
+        # Judged by `check_rsync`.
+        ("beegfs", None, False),
+        ("beegfs", b"no rsync", False),
+    ],
+)
+def test_an_rsync_that_cannot_sync_each_file(filesystem: str, output: bytes | None, warned: bool) -> None:
+    finding = check_syncing(filesystem, output)
+    assert (finding is not None) == warned
+    if finding is not None:
+        assert finding.status is FindingStatus.WARNING
+        assert "rsync 3.2.3 cannot sync each file, as the target needs (3.2.4 can)" in finding.message
+        assert "3.2.4" in finding.fix
 
 
 @pytest.mark.parametrize("word", NEEDED_ABILITIES[:-1])
