@@ -1,11 +1,21 @@
 """Comparing what a mount shows with what it showed before bricks came and went."""
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import TypeVar
 
 from tests.cluster.handle import wait_until
 
 Name = TypeVar("Name", str, bytes)
+
+
+def everything(source: Path) -> dict[str, bytes]:
+    """What every file holds, by its path; but for those in a directory `writing`, where tests write meanwhile."""
+    return {
+        str(path.relative_to(source)): path.read_bytes()
+        for path in source.rglob("*")
+        if path.is_file() and not path.is_symlink() and path.parent.name != "writing"
+    }
 
 
 def wait_until_is_there(

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from migrator.domain.lab import LabBrick, VolumeType
-from tests.cluster.comparing import wait_until_is_there
+from tests.cluster.comparing import everything, wait_until_is_there
 from tests.cluster.conftest import MakeLab
 from tests.cluster.directory_users import DirectoryUsers
 from tests.cluster.handle import LabHandle, wait_until
@@ -24,14 +24,6 @@ from tests.cluster.test_brick_drain import Users
 pytestmark = [pytest.mark.cluster, pytest.mark.needs_root, pytest.mark.slow, pytest.mark.timeout(900)]
 
 MORE = '[drain]\npoll = "300ms"\nthrottle = "normal"\n'
-
-
-def everything(source: Path) -> dict[str, bytes]:
-    return {
-        str(path.relative_to(source)): path.read_bytes()
-        for path in source.rglob("*")
-        if path.is_file() and not path.is_symlink() and path.parent.name != "writing"
-    }
 
 
 @contextmanager

@@ -20,11 +20,10 @@ from migrator.domain.drain import DrainNotes, DrainRecord, DrainState, DrainStep
 from migrator.domain.drain_seen import Act, AuditSeen, DrainSeen, Halt, Step
 from migrator.domain.lab import LabBrick
 from migrator.stages.bricks.audit import audit_bricks
-from tests.cluster.comparing import wait_until_is_there
+from tests.cluster.comparing import everything, wait_until_is_there
 from tests.cluster.conftest import MakeLab
 from tests.cluster.handle import DEADLINE_S, LabHandle, WallClock
 from tests.cluster.hosts import LabHosts
-from tests.cluster.test_brick_add import everything
 
 pytestmark = [pytest.mark.cluster, pytest.mark.needs_root, pytest.mark.slow, pytest.mark.timeout(900)]
 
