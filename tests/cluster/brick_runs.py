@@ -234,9 +234,12 @@ class BrickRuns:
         """The verification is the judge; and nothing of Gluster's has come along, and nothing is left over."""
         done = self.site.call("verify", "--all", "--json")
         for verified in json.loads(done.stdout):
-            assert verified["differences"] == {}, self.rows(
-                "select chunks.number, kind, brick, list_path, host, engine, attempts.state, stderr_tail from attempts"
-                " join chunks on chunks.id = chunk_id order by attempts.id"
+            assert verified["differences"] == {}, (
+                verified,
+                self.rows(
+                    "select chunks.number, kind, brick, list_path, host, engine, attempts.state, stderr_tail from attempts"
+                    " join chunks on chunks.id = chunk_id order by attempts.id"
+                ),
             )
             assert verified["whole"], verified["reasons"]
         here = Path.cwd()

@@ -412,8 +412,11 @@ def test_an_interrupted_watch_leaves_gluster_at_work_and_gives_way_to_users_befo
     words = ("brick", "drain", brick.name, "--accept-open-files", "--no-commit")
     # However long the mount takes to take away what was made there.
     watching = drains.site.start_patient("migrator.stages.probing.loop.CLEANING_S", DEADLINE_S, *words)
-    wait_until(lambda: drains.probed_at_least(4) or watching.poll() is not None, "both sides are probed again")
-    wait_until(lambda: drains.option() == "lazy" or watching.poll() is not None, "it gives way")
+    long_s = 3 * DEADLINE_S
+    wait_until(
+        lambda: drains.probed_at_least(4) or watching.poll() is not None, "both are probed again", deadline_s=long_s
+    )
+    wait_until(lambda: drains.option() == "lazy" or watching.poll() is not None, "it gives way", deadline_s=long_s)
     watching.send_signal(signal.SIGINT)
     assert watching.wait(3 * DEADLINE_S) in (130, 0)
     (drains.marks / "still").unlink()

@@ -43,7 +43,7 @@ def another_client(lab: LabHandle, directory: Path) -> Iterator[None]:
 
     def is_seen() -> bool:
         own.update(connected(lab) - before)
-        return {brick for brick, _ in own} == {brick.name for brick in lab.bricks}
+        return {brick for brick, _ in own} == {brick for brick, _ in before}
 
     try:
         wait_until(is_seen, "every brick sees the other client")
