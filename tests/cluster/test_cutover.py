@@ -192,6 +192,7 @@ def change_everything(tree: Path) -> None:
 def test_three_users_are_moved_one_after_the_other_while_the_others_work(cluster: Cluster, scratch: Path) -> None:
     users = cluster.take(3)
     others = [user for user in cluster.on_source if user not in users]
+    compared: set[str] = set()
     for number, user in enumerate(users):
         with cluster.at_work([*users[number:], *others], scratch / f"all-{number}"):
             top = top_facts(cluster.source(user))
@@ -202,11 +203,17 @@ def test_three_users_are_moved_one_after_the_other_while_the_others_work(cluster
         assert (moved["ending"], moved["cutover"]["state"]) == ("moved", "retained"), moved
         assert moved["cutover"]["freeze_s"] > 0
         measured = cluster.runs.rows(
-            "SELECT side, run, test, seconds, amount, complete, failure FROM tree_measurements"
+            "SELECT test, side, run, seconds, amount, complete, failure FROM tree_measurements"
+            " WHERE cutover_id = (SELECT max(id) FROM cutovers)"
         )
-        assert {one["test"] for one in moved["speed_ups"]} == {"list", "usage", "read"}, f"before and after: {measured}"
+        tests = {test for test, *_ in measured}
+        # What he was at work with may be all that there was to read.
+        assert tests >= {"list", "usage"}, measured
+        assert {one["test"] for one in moved["speed_ups"]} == tests, f"before and after: {measured}"
+        compared |= tests
         cluster.equal(user)
         cluster.works_on(user, cluster.target(user), top)
+    assert compared == {"list", "usage", "read"}
     brought = cluster.runs.rows(
         "SELECT cutovers.tree, cutover_steps.message FROM cutover_steps JOIN cutovers ON cutovers.id = cutover_id"
         " WHERE step = 'final-pass' AND result = 'done'"
