@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 
 from migrator.decide.rsync_features import FSYNC_VERSION, MINIMUM_VERSION, dotted, parse_features
 from migrator.decide.scan_way import BrickWay
-from migrator.decide.syncing import syncfs_reaches_disks
 from migrator.domain.brick import VolumeState
 from migrator.domain.finding import Finding, failure, ok, warning
 from migrator.domain.host import HostRoom
@@ -223,10 +222,8 @@ def _rsync_problem(sight: HostSight) -> str | None:
 
 
 def _syncing_problem(sight: HostSight, target_filesystem: str | None) -> str | None:
-    if target_filesystem is None or sight.rsync_output is None or syncfs_reaches_disks(target_filesystem):
-        return None
-    features = parse_features(sight.rsync_output)
-    return None if features is None else features.syncing_problem()
+    features = None if sight.rsync_output is None else parse_features(sight.rsync_output)
+    return None if features is None or target_filesystem is None else features.syncing_problem(target_filesystem)
 
 
 def _slow_walk(sight: HostSight) -> Finding:

@@ -3,6 +3,8 @@
 import re
 from dataclasses import dataclass
 
+from migrator.decide.syncing import syncfs_reaches_disks
+
 MINIMUM_VERSION = (3, 2, 3)
 """Nanosecond comparison, filters for attributes, `--stderr`, xxh128, and roles in messages are all there."""
 
@@ -40,9 +42,11 @@ class RsyncFeatures:
             return f"rsync {self.version_text} was built without {', '.join(self.lacks)}"
         return None
 
-    def syncing_problem(self) -> str | None:
-        """Why it cannot sync files one by one, as a target needs whose `syncfs` reaches no disks; None where it can."""
-        if self.version >= FSYNC_VERSION:
+    def syncing_problem(self, target_filesystem: str) -> str | None:
+        """Why it does not put on the disks what it copies to a target of this type; None where it does, or where a `syncfs` at the
+        end does.
+        """
+        if self.version >= FSYNC_VERSION or syncfs_reaches_disks(target_filesystem):
             return None
         return (
             f"rsync {self.version_text} cannot sync each file, as the target needs ({dotted(FSYNC_VERSION)} can): what it copied in "

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 from migrator.decide.rsync_features import FSYNC_VERSION, MINIMUM_VERSION, dotted, parse_features
-from migrator.decide.syncing import syncfs_reaches_disks
 from migrator.domain.finding import Finding, failure, ok, warning
 
 _INSTALL_RSYNC = f"install rsync {dotted(MINIMUM_VERSION)} or later (Debian: `apt install rsync`)"
@@ -27,8 +26,8 @@ def check_rsync(program: str | None, output: bytes | None) -> Finding:
 
 def check_syncing(filesystem: str, output: bytes | None) -> Finding | None:
     """Can rsync put on the disks what it copies to a target of this type? None where it can, and where it is judged otherwise."""
-    features = None if output is None or syncfs_reaches_disks(filesystem) else parse_features(output)
-    problem = None if features is None else features.syncing_problem()
+    features = None if output is None else parse_features(output)
+    problem = None if features is None else features.syncing_problem(filesystem)
     return None if problem is None else warning("rsync", problem, f"install rsync {dotted(FSYNC_VERSION)} or later")
 
 

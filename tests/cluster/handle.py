@@ -141,53 +141,6 @@ class LabHandle:
         """The brick's directory as its host sees it."""
         return cluster.brick_path(brick.number).encode()
 
-    @contextmanager
-    def brick_covered(self, brick: LabBrick) -> Iterator[None]:
-        """An empty file system is in the place of a brick's own. Its process goes on, and what it is asked it looks for there."""
-        host, path = self.host_of(brick), os.fsdecode(self.brick_path(brick))
-        aside, point = "/srv/aside", os.path.dirname(path)
-        # Every 30 s the process writes into this directory, by its path. Where it cannot, it tells that it is down, and ends.
-        inside = f"{aside}/{os.path.basename(path)}/.glusterfs"
-        for argv in (
-            ("mkdir", "-p", aside),
-            ("mount", "-t", "tmpfs", "tmpfs", aside),
-            ("mkdir", "-p", inside),
-            ("mount", "--move", aside, point),
-        ):
-            done = self.on_host(host, *argv)
-            assert done.returncode == 0, done.stderr
-        try:
-            yield
-        finally:
-            self.unmount_on(host, point)
-            # What clients asked the brick meanwhile, it looked for in the empty one: they may have given directories other
-            # layouts on the other bricks.
-            self.let_client_know()
-
-    @contextmanager
-    def mounts_of_its_own(self, host: LabHost) -> Iterator[int]:
-        """A process on a host in a mount namespace of its own. What is mounted there no brick sees: a brick works by the paths of its
-        files, so what covers them it would serve.
-        """
-        words = (
-            *entering(host),
-            "unshare",
-            "--mount",
-            "--propagation",
-            "private",
-            "sh",
-            "-c",
-            "echo; exec sleep infinity",
-        )
-        # Each of these becomes the next one: it is one process.
-        with subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE) as process:
-            try:
-                assert process.stdout is not None
-                assert process.stdout.readline()
-                yield process.pid
-            finally:
-                process.kill()
-
     def stop_brick(self, brick: LabBrick) -> None:
         """Kill one brick process, and wait until Gluster knows."""
         pid = self.brick_pids()[brick.name]

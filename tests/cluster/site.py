@@ -64,22 +64,21 @@ class LabSite:
         return ["--site", str(self.file), *arguments]
 
     def start(self, *arguments: str) -> "subprocess.Popen[bytes]":
-        return subprocess.Popen(
-            self.argv(*arguments), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        )
+        return _started(self.argv(*arguments))
 
     def start_patient(self, limit: str, duration_s: float, *arguments: str) -> "subprocess.Popen[bytes]":
         """As `start`, with another value for one of the program's own limits (`package.module.NAME`), which no key of site.toml
-        is for.
+        is for. The program ends at once where there is no such limit.
         """
         module, _, name = limit.rpartition(".")
-        code = f"import {module} as limits\nlimits.{name} += {duration_s} - limits.{name}\nfrom migrator.__main__ import program\nprogram()"
-        return subprocess.Popen(
-            [sys.executable, "-c", code, *self._words(*arguments)],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
+        lines = (
+            f"import {module} as limits",
+            f"assert isinstance(limits.{name}, float)",
+            f"limits.{name} = {duration_s}",
+            "from migrator.__main__ import program",
+            "program()",
         )
+        return _started([sys.executable, "-c", "\n".join(lines), *self._words(*arguments)])
 
     def call(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
         return subprocess.run(
@@ -91,6 +90,10 @@ class LabSite:
         done = self.call(*arguments, "--json")
         assert done.returncode == code, f"{arguments}: {done.returncode}\n{done.stdout}\n{done.stderr}"
         return json.loads(done.stdout)
+
+
+def _started(argv: list[str]) -> "subprocess.Popen[bytes]":
+    return subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
 @contextmanager

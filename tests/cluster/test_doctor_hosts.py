@@ -10,6 +10,7 @@ import pytest
 
 from migrator.domain.lab import LabHost
 from migrator.stages.lab.site_document import host_sections, section_lines
+from tests.cluster.covers import brick_covered
 from tests.cluster.handle import LabHandle
 from tests.cluster.site import LabSite, lab_site
 
@@ -113,7 +114,7 @@ def test_a_brick_is_not_mounted_there(examined: Examined) -> None:
     """Its process goes on."""
     host = examined.lab.state.hosts[1]
     brick = next(one for one in examined.lab.bricks if (one.host, one.number) == (host.number, 1))
-    with examined.lab.brick_covered(brick):
+    with brick_covered(examined.lab, brick):
         wrong = examined.wrong(code=1)
     assert f"{host.address}:/srv/b1/data is no brick there" in wrong[f"host {host.address}"]
 

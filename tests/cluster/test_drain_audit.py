@@ -22,6 +22,7 @@ from migrator.domain.lab import LabBrick
 from migrator.stages.bricks.audit import audit_bricks
 from tests.cluster.comparing import everything, wait_until_is_there
 from tests.cluster.conftest import MakeLab
+from tests.cluster.covers import brick_covered
 from tests.cluster.handle import DEADLINE_S, LabHandle, WallClock
 from tests.cluster.hosts import LabHosts
 
@@ -218,7 +219,7 @@ def test_a_host_whose_glusterd_is_down_and_a_stop_by_hand(drained: Drained) -> N
 
 def test_a_brick_that_is_not_mounted_has_nothing_left_and_that_is_no_audit(drained: Drained) -> None:
     drained.seen()
-    with drained.lab.brick_covered(drained.brick):
+    with brick_covered(drained.lab, drained.brick):
         audit = drained.audit()
     assert not audit.whole
     assert "is no root of a brick" in audit.reasons[0]

@@ -19,6 +19,7 @@ from migrator.stages.lab.churn import lab_churn
 from tests.cluster.brick_runs import standing_still
 from tests.cluster.brick_scans import BrickScans, brick_scans, python_only
 from tests.cluster.conftest import SMALL, MakeLab
+from tests.cluster.covers import mounts_of_its_own
 from tests.cluster.handle import LabHandle, WallClock, bring_up, take_down, wait_until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.needs_root, pytest.mark.slow, pytest.mark.timeout(900)]
@@ -276,7 +277,7 @@ def test_a_host_that_is_not_reached_leaves_the_mount(own: BrickScans) -> None:
 def test_what_is_no_brick_of_the_volume_is_not_read(own: BrickScans) -> None:
     brick = own.lab.bricks[0]
     host, path = own.lab.host_of(brick), os.fsdecode(own.lab.brick_path(brick))
-    with own.lab.mounts_of_its_own(host) as inside:
+    with mounts_of_its_own(host) as inside:
         own.inside = {host.address: inside}
 
         def mount(*words: str) -> None:
