@@ -3,12 +3,13 @@
 
 PYTHON_OF_VENV := .venv/bin/python
 
-.PHONY: help venv demo rehearsal test bench docs format clean
+.PHONY: help venv demo rehearsal test test-all bench docs format clean
 
 help:
 	@echo "make demo    the main job from end to end on a rehearsal lab; prints the report (DEMO=--keep leaves the lab up)"
 	@echo "make rehearsal  bricks drained, wiped and added on clusters of three layouts, while users write (REHEARSAL='--files N')"
-	@echo "make test    every check: ruff, mypy, import-linter, all tests"
+	@echo "make test    the checks of every change: ruff, mypy, import-linter, tests; every guarantee, and a whole migration on a cluster"
+	@echo "make test-all  the same with the exhaustive tests: kills at every step, storms, clusters of all layouts"
 	@echo "make bench   the benchmarks, on labs of their own; writes docs/performance.md (options: BENCH='--keep')"
 	@echo "make venv    only the set-up: Debian packages that are missing (as root; not with PACKAGES=none), and .venv"
 	@echo "make docs    docs/configuration.md and plans/sample.json, which are made by the program"
@@ -26,6 +27,9 @@ rehearsal: venv
 
 test: venv
 	@tools/test.sh
+
+test-all: venv
+	@tools/test.sh all
 
 bench: venv
 	$(PYTHON_OF_VENV) -m bench all $(BENCH)

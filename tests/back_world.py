@@ -107,7 +107,7 @@ class BackWorld:
             [*["rsync", "-naHAXi", "--checksum", "--delete", "--numeric-ids", "--exclude=/.migrator-archive"], *roots],
             capture_output=True,
             check=True,
-            timeout=120,
+            timeout=600,
         )
         lines = done.stdout.split(b"\n")
         return "\n".join(repr(line) for line in lines if line and not line.endswith(b" ./"))

@@ -26,7 +26,7 @@ from migrator.domain.site import TargetCapabilities
 RESERVED_NAME = b"#fSiDs#"
 MAX_XATTR_VALUE_BYTES = 4000
 SYMLINK_UNREADABLE_BYTES = 4095
-DEADLINE_S = 120.0
+DEADLINE_S = 600.0
 
 BEEGFS_CAPABILITIES = TargetCapabilities(
     time_granularity_ns=1_000_000_000,

@@ -151,7 +151,7 @@ class CutSite:
         return self.call("rollback", "--user", user, "--json", code=code).outcome
 
     def rows(self, query: str) -> list[tuple[Any, ...]]:
-        with closing(sqlite3.connect(f"file:{self.site.ledger}?mode=ro", uri=True, timeout=30)) as ledger:
+        with closing(sqlite3.connect(f"file:{self.site.ledger}?mode=ro", uri=True, timeout=600)) as ledger:
             return ledger.execute(query).fetchall()
 
     def states(self) -> list[tuple[str, str]]:

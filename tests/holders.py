@@ -25,5 +25,5 @@ def holding(code: str, *arguments: str | Path, cwd: Path | None = None, prefix: 
         yield int(process.stdout.readline())
     finally:
         process.stdin.close()
-        process.wait(timeout=60)
+        process.wait(timeout=600)
         process.stdout.close()

@@ -71,7 +71,7 @@ class HookSite:
         return sorted(path.parent.name for path in self.site.target.glob("home/*/letter"))
 
     def rows(self, query: str) -> list[tuple[object, ...]]:
-        ledger = sqlite3.connect(f"file:{self.site.directory}/state/ledger.db?mode=ro", uri=True, timeout=30)
+        ledger = sqlite3.connect(f"file:{self.site.directory}/state/ledger.db?mode=ro", uri=True, timeout=600)
         try:
             return ledger.execute(query).fetchall()
         finally:

@@ -15,7 +15,7 @@ from migrator.adapters.executors import proc
 from tests.warm_program import run_program
 from tests.xfs import XfsMount
 
-DEADLINE_S = 120.0
+DEADLINE_S = 600.0
 REPOSITORY = Path(__file__).resolve().parent.parent
 
 
@@ -108,7 +108,7 @@ reserve = "1MiB"
         """Of all attempts that have not ended, by the ledger."""
         if not self.ledger.exists():
             return []
-        connection = sqlite3.connect(f"file:{self.ledger}?mode=ro", uri=True, timeout=30)
+        connection = sqlite3.connect(f"file:{self.ledger}?mode=ro", uri=True, timeout=600)
         try:
             rows = connection.execute("SELECT token FROM attempts WHERE state IN ('intended', 'running')").fetchall()
         finally:
@@ -128,7 +128,7 @@ reserve = "1MiB"
                 continue
 
     def attempts(self) -> int:
-        connection = sqlite3.connect(f"file:{self.ledger}?mode=ro", uri=True, timeout=30)
+        connection = sqlite3.connect(f"file:{self.ledger}?mode=ro", uri=True, timeout=600)
         try:
             return int(connection.execute("SELECT count(*) FROM attempts").fetchone()[0])
         finally:

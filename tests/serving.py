@@ -56,7 +56,7 @@ class Served:
         return str(self.listening["url"])
 
     def connect(self) -> socket.socket:
-        return socket.create_connection((self.listening["address"], self.listening["port"]), timeout=60)
+        return socket.create_connection((self.listening["address"], self.listening["port"]), timeout=600)
 
     def raw(self, request: bytes) -> bytes:
         with self.connect() as connection:
@@ -83,4 +83,4 @@ def serving(site_file: Path, *words: str) -> Iterator[Served]:
         yield Served(process, json.loads(line))
     finally:
         process.terminate()
-        process.communicate(timeout=60)
+        process.communicate(timeout=600)

@@ -18,7 +18,7 @@ from typing import Any
 from migrator.adapters.executors.process import LocalProcesses
 from migrator.adapters.executors.slurm_hosts import SlurmHosts
 
-DEADLINE_S = 120.0
+DEADLINE_S = 600.0
 NODES = ("n1", "n2", "n3")
 SITE_ID = "51ab0000-0000-4000-8000-000000000000"
 _PROGRAMS = ("slurmctld", "slurmd", "munged", "srun", "squeue", "scancel", "scontrol")

@@ -13,7 +13,7 @@ from pathlib import Path
 from migrator.adapters.executors.ssh import Ssh
 
 SSHD = "/usr/sbin/sshd"
-DEADLINE_S = 120.0
+DEADLINE_S = 600.0
 CONNECT_TIMEOUT_S = 60
 """Of ssh, with the exchange of keys: a host that is only slow must not be told from one that does not answer."""
 

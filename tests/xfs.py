@@ -12,7 +12,7 @@ from pathlib import Path
 
 from migrator.domain.units import MIB
 
-UNMOUNT_DEADLINE_S = 60.0
+UNMOUNT_DEADLINE_S = 600.0
 
 
 @dataclass(frozen=True, slots=True)

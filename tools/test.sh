@@ -1,10 +1,20 @@
 #!/bin/bash
-# Every check, to the end, whatever fails before; the exit code says whether all of it passed.
-# TEST_WORKERS sets how many processes run the tests that compute (2), TEST_WAITERS how many run those that mostly wait (3).
+# Every check, to the end, whatever fails before; the exit code says whether all of it passed. With the word `all`, the
+# tests marked `exhaustive` too.
+# TEST_WORKERS sets how many processes run the tests without a cluster (2; 3 with `all`), TEST_LABS how many run those on real
+# clusters (1; 3 with `all`). Each process has clusters of its own.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
 bin=${MIGRATOR_VENV:-.venv}/bin
+case ${1:-} in
+all) chosen=exhaustive\ or\ not\ exhaustive workers=3 labs=3 ;;
+"") chosen=not\ exhaustive workers=2 labs=1 ;;
+*)
+    echo "usage: tools/test.sh [all]" >&2
+    exit 2
+    ;;
+esac
 # The tests start the program hundreds of times: it need not be compiled each time.
 unset PYTHONDONTWRITEBYTECODE
 failed=()
@@ -16,26 +26,28 @@ check() {
     "$@" || failed+=("$name")
 }
 
-# Tests of one file stay together, so that what they share is made once; a process without work takes some from the others.
+# A process without work takes some from the others.
 tests() {
-    local processes=$1
-    shift
-    "$bin/python" -m pytest -q -rs -n "$processes" --dist worksteal "$@"
+    local processes=$1 marks=$2
+    shift 2
+    "$bin/python" -m pytest -q -rs -n "$processes" --dist worksteal --durations=10 -m "($marks) and ($chosen)" "$@"
 }
 
-# Those on real clusters and those that break things wait for daemons, leases and deadlines two thirds of their time. So they
-# run beside everything else, and their output comes last. Each process has a lab of its own.
-waiting_output=$(mktemp)
+# Clusters wait for daemons, leases and deadlines most of their time. So these tests run beside everything else, and their
+# output comes last.
+mapfile -t on_clusters < <(grep -rl --include='test_*.py' 'mark\.cluster' tests)
+cluster_output=$(mktemp)
+other_output=$(mktemp)
 set -m # a group of its own, which can be interrupted
-tests "${TEST_WAITERS:-3}" tests/cluster tests/faults >"$waiting_output" 2>&1 &
-waiting=$!
+tests "${TEST_LABS:-$labs}" cluster "${on_clusters[@]}" >"$cluster_output" 2>&1 &
+clusters=$!
 set +m
 
 leave() {
-    if kill -INT -- "-$waiting" 2>/dev/null; then
-        wait "$waiting" # labs are taken down
+    if kill -INT -- "-$clusters" 2>/dev/null; then
+        wait "$clusters" # labs are taken down
     fi
-    rm -f "$waiting_output"
+    rm -f "$cluster_output" "$other_output"
 }
 trap leave EXIT
 trap 'exit 130' INT
@@ -45,16 +57,19 @@ check "ruff check" "$bin/ruff" check .
 check "ruff format" "$bin/ruff" format --check .
 check "mypy" "$bin/mypy"
 check "lint-imports" "$bin/lint-imports"
-check "tests" tests "${TEST_WORKERS:-2}" tests/unit tests/contracts tests/integration tests/docs
+
+others() {
+    tests "${TEST_WORKERS:-$workers}" "not cluster" tests | tee "$other_output"
+}
+check "tests without a cluster" others
 
 followed() {
-    tail -n +1 -f --pid="$waiting" "$waiting_output"
-    wait "$waiting"
+    tail -n +1 -f --pid="$clusters" "$cluster_output"
+    wait "$clusters"
 }
-check "tests on a real cluster and of faults" followed
+check "tests on real clusters" followed
 
-if ((${#failed[@]})); then
-    printf '\nfailed: %s\n' "$(printf '%s, ' "${failed[@]}" | sed 's/, $//')"
-    exit 1
-fi
-printf '\nall checks passed\n'
+printf '\n'
+((${#failed[@]} == 0)) || printf 'failed: %s\n' "${failed[@]}"
+tail -qn 1 "$other_output" "$cluster_output"
+exit $((${#failed[@]} > 0))

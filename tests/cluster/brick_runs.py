@@ -119,7 +119,7 @@ class BrickRuns:
 
     def rows(self, query: str, *values: object) -> list[tuple[Any, ...]]:
         """What the ledger says now."""
-        with closing(sqlite3.connect(f"file:{self.ledger}?mode=ro", uri=True, timeout=30.0)) as database:
+        with closing(sqlite3.connect(f"file:{self.ledger}?mode=ro", uri=True, timeout=600.0)) as database:
             return database.execute(query, values).fetchall()
 
     def prepare(self) -> dict[str, Any]:
@@ -142,7 +142,7 @@ class BrickRuns:
 
     def wait_for(self, process: "subprocess.Popen[bytes]", *, code: int = 0, or_code: int | None = None) -> None:
         """Until a run has ended, with this code, or with the other one that it may have."""
-        process.wait(timeout=280)
+        process.wait(timeout=800)
         said = self.rows("select kind, message from events order by id")
         assert process.returncode in (code, code if or_code is None else or_code), said
 

@@ -20,8 +20,8 @@ from migrator.stages.lab.machine import processes_in
 from migrator.stages.lab.tools import LabTools, entering
 from migrator.stages.lab.up import lab_up
 
-DEADLINE_S = 60.0
-BUSY_DEADLINE_S = 200.0
+DEADLINE_S = 200.0
+BUSY_DEADLINE_S = 600.0
 """Glusterd gives a lock of a command that has broken off free again after three minutes."""
 
 _BUSY = (b"Another transaction is in progress", b"Locking failed on")

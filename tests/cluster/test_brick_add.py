@@ -23,7 +23,7 @@ from tests.cluster.handle import DEADLINE_S, LabHandle, wait_until
 from tests.cluster.site import LabSite, lab_site
 from tests.cluster.test_brick_drain import Users
 
-pytestmark = [pytest.mark.cluster, pytest.mark.needs_root, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.cluster, pytest.mark.needs_root]
 
 MORE = '[drain]\npoll = "300ms"\nthrottle = "normal"\n'
 
@@ -124,6 +124,7 @@ def on_disk(lab: LabHandle, brick: LabBrick) -> int:
     return count
 
 
+@pytest.mark.guarantee("brick-add")
 def test_a_drained_brick_comes_back_while_users_write_and_the_program_is_killed(
     make_lab: MakeLab, tmp_path: Path
 ) -> None:

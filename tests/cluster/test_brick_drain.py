@@ -30,7 +30,7 @@ from tests.cluster.handle import DEADLINE_S, LabHandle, WallClock, bring_up, tak
 from tests.cluster.site import LabSite, lab_site
 from tests.cluster.test_drain_audit import left_behind
 
-pytestmark = [pytest.mark.cluster, pytest.mark.needs_root, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.cluster, pytest.mark.needs_root]
 
 THROTTLE = "cluster.rebal-throttle"
 SETTINGS = '[drain]\nthrottle = "lazy"\npoll = "0.2s"\n'
@@ -317,6 +317,7 @@ def test_a_brick_is_drained_committed_and_wiped_while_users_work(drains: Drains)
     assert (told["bricks"], told["state"]) == ([brick.name], "wiped")
 
 
+@pytest.mark.guarantee("drain-commit")
 def test_leftovers_are_refused_and_the_drain_is_taken_back(drains: Drains) -> None:
     lab, brick = drains.lab, drains.brick()
     for stage in ("pre-audit", "post-audit", "pre-stop", "post-stop", "post-drain", "post-fail"):

@@ -15,7 +15,7 @@ from tests.cluster.handle import LabHandle, wait_until
 from tests.cluster.site import LabSite, lab_site
 from tests.cluster.test_brick_drain import digests
 
-pytestmark = [pytest.mark.cluster, pytest.mark.needs_root, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.cluster, pytest.mark.needs_root]
 
 HOSTILE = b"-left\n\xff behind"
 TIME_NS = 1_577_934_245_678_901_234
@@ -55,6 +55,7 @@ def made_on(lab: LabHandle, brick: LabBrick, directory: Path, make: str, *, else
     raise AssertionError("no name lies there")
 
 
+@pytest.mark.guarantee("drain-recover")
 def test_what_gluster_leaves_comes_back_and_the_brick_goes(lab: LabHandle, site: LabSite) -> None:  # noqa: PLR0915
     """One lab for all of it: they are dear."""
     brick = lab.bricks[-1]

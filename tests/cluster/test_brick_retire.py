@@ -25,7 +25,7 @@ from tests.cluster.opening import open_behind
 from tests.cluster.site import LabSite
 from tests.delta_changes import let_settle
 
-pytestmark = [pytest.mark.cluster, pytest.mark.needs_root, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.cluster, pytest.mark.needs_root]
 
 TIME_NS = 1_577_934_245_678_901_234
 STRAY = b"caf\xe9\nof nobody"
@@ -170,6 +170,7 @@ def drain_the_second_set(lab: LabHandle, site: LabSite, home: Path) -> None:
     assert not os.path.lexists(os.fsencode(lab.source) + b"/" + WORK_DIRECTORY)
 
 
+@pytest.mark.guarantee("retire")
 def test_a_volume_is_retired_when_everything_in_it_is_proven_and_not_before(make_lab: MakeLab, scratch: Path) -> None:
     lab = make_lab(
         hosts=3,

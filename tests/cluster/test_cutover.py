@@ -24,7 +24,7 @@ from tests.delta_changes import exchange, let_settle, write
 from tests.holders import holding
 from tests.xfs import run_tool
 
-pytestmark = [pytest.mark.cluster, pytest.mark.needs_root, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.cluster, pytest.mark.needs_root]
 
 USERS = 6
 _HOLD = "held = os.open(sys.argv[1], eval(sys.argv[2]))"
@@ -295,6 +295,7 @@ def test_a_user_goes_back_with_all_that_he_did_and_comes_again(cluster: Cluster)
     cluster.works_on(user, cluster.target(user), top)
 
 
+@pytest.mark.guarantee("open-files")
 def test_whoever_can_still_write_is_found_and_the_user_is_left_where_he_is(cluster: Cluster) -> None:
     (user,) = cluster.take()
     tree = cluster.source(user)

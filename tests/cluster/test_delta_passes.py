@@ -20,7 +20,7 @@ from tests.cluster.handle import LabHandle, bring_up, take_down, wait_until
 from tests.cluster.sides import assert_equal
 from tests.delta_changes import build, change, let_settle, standing
 
-pytestmark = [pytest.mark.cluster, pytest.mark.needs_root, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.cluster, pytest.mark.needs_root]
 
 WAYS = ["bricks", "mount"]
 CHANGED = ("new", "grown", "rewritten", "attributes", "renamed", "vanished")
@@ -144,6 +144,7 @@ def test_every_kind_of_change_arrives_and_renamed_directories_are_not_sent_again
         shutil.rmtree(tree)
 
 
+@pytest.mark.guarantee("delta-deletions")
 @pytest.mark.parametrize("via", WAYS)
 def test_a_brick_that_is_down_deletes_nothing(changing: LabHandle, scratch: Path, via: str) -> None:
     tree = changing.source / ANN

@@ -27,7 +27,7 @@ from tests.cluster.opening import HOLD, OPEN_BEHIND, copies, facts_of, link_of, 
 from tests.holders import holding
 from tests.xfs import run_tool
 
-pytestmark = [pytest.mark.cluster, pytest.mark.needs_root, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.cluster, pytest.mark.needs_root]
 
 TREE = b"frozen/ann"
 UID = 20_001

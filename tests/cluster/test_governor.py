@@ -23,7 +23,7 @@ from tests.cluster.handle import LabHandle, wait_until
 from tests.cluster.shared_mount import seen_by_hosts
 from tests.cluster.site import LabSite, lab_site
 
-pytestmark = [pytest.mark.cluster, pytest.mark.needs_root, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.cluster, pytest.mark.needs_root]
 
 WORK = "governed"
 FILES = 700
@@ -67,7 +67,7 @@ class Governed:
 
     def rows(self, query: str) -> list[tuple[Any, ...]]:
         file = self.site.directory / "state/ledger.db"
-        with closing(sqlite3.connect(f"file:{file}?mode=ro", uri=True, timeout=30.0)) as database:
+        with closing(sqlite3.connect(f"file:{file}?mode=ro", uri=True, timeout=600.0)) as database:
             return database.execute(query).fetchall()
 
     def metric(self, name: str, label: str = "") -> dict[str, float]:
@@ -125,7 +125,7 @@ def test_streams_of_all_hosts_go_while_the_target_is_slow_and_come_back(governed
         governed.throttle(EASED)
         wait_until(lambda: recovered(run, governed), "all streams may be at work again")
         governed.throttle(QUICK)
-        assert run.wait(timeout=200) == 0
+        assert run.wait(timeout=800) == 0
     finally:
         run.terminate()
         run.wait()

@@ -23,7 +23,7 @@ from tests.cluster.sides import assert_equal, digests
 from tests.cluster.site import LabSite, lab_site
 from tests.conftest import MakeXfs
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.cluster
 
 KILLS = 20
 STREAMS = ("rsync", "migrator-native")
@@ -46,6 +46,7 @@ def trees_of(batch: dict[str, object]) -> list[str]:
     return [os.fsdecode(percent_unescape(tree["path"])) for tree in trees]
 
 
+@pytest.mark.guarantee("closed-trees")
 def test_a_batch_of_three_users_with_every_odd_file_arrives_whole(site: LabSite) -> None:
     record = site.json("scan")
     assert record["whole"], record["reasons"]
@@ -200,6 +201,7 @@ def differing_paths(site: LabSite) -> set[bytes]:
     return {path for path in pyarrow.parquet.read_table(newest / "differences.parquet")["path"].to_pylist() if path}
 
 
+@pytest.mark.guarantee("brick-down")
 def test_a_brick_that_is_down_stops_everything_that_would_believe_the_mount(lab: LabHandle, site: LabSite) -> None:
     assert site.call("scan").returncode == 0
     assert site.call("plan").returncode == 0

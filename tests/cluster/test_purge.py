@@ -23,7 +23,7 @@ from tests.run_site import fill_tree
 from tests.snapshots import snapshot
 from tests.xfs import XfsMount
 
-pytestmark = [pytest.mark.cluster, pytest.mark.needs_root, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.cluster, pytest.mark.needs_root]
 
 FILES = 120
 NEIGHBOUR = "purge-neighbour"

@@ -16,10 +16,10 @@ from migrator.domain.units import MIB
 from migrator.stages.lab.churn import lab_churn
 from tests.cluster.brick_runs import WORK, BrickRuns, brick_runs, standing_still, work_trees
 from tests.cluster.conftest import SMALL
-from tests.cluster.handle import LabHandle, WallClock, bring_up, take_down, wait_until
+from tests.cluster.handle import DEADLINE_S, LabHandle, WallClock, bring_up, take_down, wait_until
 from tests.cluster.sides import digests
 
-pytestmark = [pytest.mark.cluster, pytest.mark.needs_root, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.cluster, pytest.mark.needs_root]
 
 SLOW = ("--bwlimit", str(3 * MIB), "--jobs", "2")
 """A run that takes some seconds: there is a middle."""
@@ -101,6 +101,7 @@ def test_a_brick_that_goes_down_in_a_run_stops_it_and_the_next_run_goes_on(runs:
     runs.assert_equal()
 
 
+@pytest.mark.guarantee("lost-host")
 def test_chunks_of_a_host_that_is_cut_off_are_given_out_when_its_lease_is_over(
     leased: BrickRuns, work: LabHandle
 ) -> None:
@@ -222,6 +223,7 @@ def is_quiet(lab: LabHandle) -> bool:
     return b"<task>" not in tasks or b"<status>3</status>" in tasks
 
 
+@pytest.mark.guarantee("bricks-and-mount")
 @pytest.mark.parametrize("task", ["drain", "rebalance"])
 def test_while_files_are_moved_between_bricks_the_mount_is_read(moving: BrickRuns, task: str) -> None:
     lab = moving.lab
@@ -242,7 +244,7 @@ def test_while_files_are_moved_between_bricks_the_mount_is_read(moving: BrickRun
         if task == "drain":
             lab.gluster("volume", "remove-brick", "vol1", leaving, "stop")
     # Before that a verification is not whole.
-    wait_until(lambda: is_quiet(lab), "the volume is quiet", deadline_s=200)
+    wait_until(lambda: is_quiet(lab), "the volume is quiet", deadline_s=3 * DEADLINE_S)
     lab.let_client_know()
     moving.assert_equal(but_times_of_directories=True)
     moving.prepare()

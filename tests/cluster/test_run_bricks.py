@@ -8,7 +8,7 @@ import pytest
 from tests.cluster.brick_runs import OFFSET_NS, WORK, BrickRuns, brick_runs, work_trees
 from tests.cluster.handle import LabHandle
 
-pytestmark = [pytest.mark.cluster, pytest.mark.needs_root, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.cluster, pytest.mark.needs_root]
 
 
 @pytest.fixture(scope="module")
@@ -112,6 +112,7 @@ def test_a_host_that_shows_another_key_is_told_of_and_read_through_the_mount(run
     runs.assert_equal()
 
 
+@pytest.mark.guarantee("far-target")
 def test_where_the_target_is_not_mounted_nothing_is_written(runs: BrickRuns, work: LabHandle) -> None:
     host = work.state.hosts[0]
     runs.prepare()

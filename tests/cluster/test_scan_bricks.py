@@ -22,7 +22,7 @@ from tests.cluster.conftest import SMALL, MakeLab
 from tests.cluster.covers import mounts_of_its_own
 from tests.cluster.handle import LabHandle, WallClock, bring_up, take_down, wait_until
 
-pytestmark = [pytest.mark.cluster, pytest.mark.needs_root, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.cluster, pytest.mark.needs_root]
 
 
 @pytest.fixture
@@ -88,6 +88,7 @@ def write_plainly(lab: LabHandle) -> None:
         (directory / f"file-{number + 10}").rename(directory / f"renamed-{number}")
 
 
+@pytest.mark.guarantee("bricks-and-mount")
 def test_both_ways_give_the_same_catalog_of_a_distributed_volume(scans: BrickScans) -> None:
     mount = scans.scan("mount")
     compiled = scans.scan("auto")
@@ -399,6 +400,7 @@ def inodes_of(root: Path) -> dict[bytes, int]:
     return {path: inode for path, inode in found.items() if path != b".migrator-sentinel"}
 
 
+@pytest.mark.guarantee("bricks-and-mount")
 def test_nothing_is_trusted_while_files_move_between_bricks(own: BrickScans) -> None:
     lab = own.lab
     leaving = lab.bricks[-1].name

@@ -13,10 +13,10 @@ from migrator.domain.brick import SourceHealth
 from migrator.domain.errors import Refused
 from migrator.ports.filesystem import Block
 from tests.cluster.conftest import MakeLab
-from tests.cluster.handle import LabHandle, wait_until
+from tests.cluster.handle import DEADLINE_S, LabHandle, wait_until
 from tests.scan_site import ScanSite, WallClock
 
-pytestmark = [pytest.mark.cluster, pytest.mark.needs_root, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.cluster, pytest.mark.needs_root]
 
 
 class Watched(GlusterSource):
@@ -108,6 +108,7 @@ def test_with_a_brick_down_fewer_files_are_seen_and_the_scan_says_so(
     assert again.rows == everything.rows
 
 
+@pytest.mark.guarantee("brick-down")
 def test_a_brick_that_goes_down_in_the_middle_of_a_scan_is_noticed(
     lab: LabHandle, source: Watched, site: ScanSite
 ) -> None:
@@ -153,6 +154,7 @@ def test_without_an_answer_from_gluster_the_scan_is_not_whole(lab: LabHandle, so
     assert any("not known" in reason for reason in record.reasons)
 
 
+@pytest.mark.guarantee("empty-mount")
 def test_an_unmounted_volume_is_refused_and_not_taken_for_an_empty_one(
     lab: LabHandle, source: Watched, site: ScanSite
 ) -> None:
@@ -178,7 +180,7 @@ def test_a_brick_that_is_drained_and_not_committed_makes_the_scan_not_whole(make
         wait_until(
             lambda: b"<status>3</status>" in lab.gluster("--xml", "volume", "status", volume, "tasks"),
             "the brick is drained",
-            deadline_s=200,
+            deadline_s=3 * DEADLINE_S,
         )
         # The client has a new graph, whose connections may not be there yet.
         wait_until(lambda: source.look_at_health().problems == (), "copies may go on while a task is not over")

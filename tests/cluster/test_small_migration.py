@@ -14,7 +14,7 @@ from tests.cluster.site import LabSite
 from tools import demo
 from tools.tree_contents import Seen, everything
 
-pytestmark = [pytest.mark.cluster, pytest.mark.needs_root, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.cluster, pytest.mark.needs_root]
 
 
 def users_files(root: Path) -> dict[str, Seen]:

@@ -29,7 +29,7 @@ from tests.streams import make_trees
 from tests.xfs import missing_for_root_tests, run_tool, unmount
 
 BASH = os.path.realpath(b"/bin/bash")
-DEADLINE_S = 120.0
+DEADLINE_S = 600.0
 Result = TypeVar("Result")
 
 

@@ -29,6 +29,7 @@ def world(scratch: Path, request: pytest.FixtureRequest) -> JailWorld:
     return JailWorld(scratch, request.param)
 
 
+@pytest.mark.guarantee("confined")
 def test_it_reads_one_tree_and_writes_the_other(world: JailWorld) -> None:
     (world.source / "file").write_bytes(b"content\n")
     ran = world.run('read line < /source/file; echo "$line" > /target/copy; exit 23')
@@ -46,6 +47,7 @@ def test_without_a_tree_it_is_the_whole_root(world: JailWorld) -> None:
     assert world.run("[[ -d /source/home && -d /target/home ]]", tree=b"").returncode == 0
 
 
+@pytest.mark.guarantee("confined")
 def test_the_source_cannot_be_changed(world: JailWorld) -> None:
     (world.source / "file").write_bytes(b"content")
     ran = world.run("for path in /source/file /source/new /new /dev/new /etc/new; do echo x > $path; done; true")

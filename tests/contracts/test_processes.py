@@ -26,7 +26,7 @@ from migrator.ports.processes import Command, Completed, Processes
 from tests.local_pipe import LocalPipe
 
 PYTHON = os.fsencode(sys.executable)
-DEADLINE_S = 120.0
+DEADLINE_S = 600.0
 
 
 LIMIT_BYTES = 50_000_000

@@ -359,7 +359,6 @@ def test_a_file_system_without_inodes_does_not_say_zero(make: Make) -> None:
     assert (capacity.total_inodes, capacity.free_inodes) == (None, None)
 
 
-@pytest.mark.slow
 def test_memory_does_not_grow_with_the_size_of_a_directory(make: Make, tmp_path: Path) -> None:
     directory = os.open(tmp_path, os.O_PATH)
     for number in range(30_000):

@@ -24,7 +24,7 @@ from tests.beegfs_tool import FIXTURES, QUOTAS, VERSIONS, fake_tool, recorded, t
 MIB = 1 << 20
 MOUNT = b"/mnt/beegfs"
 TREE = b"/mnt/beegfs/home/alice"
-DEADLINE_S = 120.0
+DEADLINE_S = 600.0
 _CTL = """#!/bin/sh
 cd {directory} || exit 9
 echo "$*" >>asked

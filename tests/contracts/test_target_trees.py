@@ -16,6 +16,7 @@ from tests.target_sides import DEFAULT_ACL, Sides, leads_nowhere
 pytestmark = pytest.mark.needs_root
 
 
+@pytest.mark.guarantee("closed-trees")
 def test_parents_have_the_sources_owner_and_mode_and_the_tree_is_closed(sides: Sides) -> None:
     tree = sides.source_path / "home" / "group" / "alice"
     tree.mkdir(parents=True)

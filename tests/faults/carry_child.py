@@ -27,7 +27,7 @@ def ask(world: BackWorld, query: str) -> list[tuple[object, ...]]:
         return []
     with (
         contextlib.suppress(sqlite3.OperationalError),
-        closing(sqlite3.connect(f"file:{file}?mode=ro", uri=True, timeout=30)) as ledger,
+        closing(sqlite3.connect(f"file:{file}?mode=ro", uri=True, timeout=600)) as ledger,
     ):
         return ledger.execute(query).fetchall()
     return []

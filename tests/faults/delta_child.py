@@ -21,12 +21,12 @@ from tests.xfs import XfsMount
 
 def deltas(site: RealSite) -> list[tuple[str, float | None]]:
     """State of every delta pass, and when its renames and deletions were done."""
-    with closing(sqlite3.connect(f"file:{site.ledger}?mode=ro", uri=True, timeout=30)) as ledger:
+    with closing(sqlite3.connect(f"file:{site.ledger}?mode=ro", uri=True, timeout=600)) as ledger:
         return ledger.execute("SELECT state, moved_at_s FROM passes WHERE kind = 'delta' ORDER BY number").fetchall()
 
 
 def attempts_of_delta(site: RealSite, state: str) -> int:
-    with closing(sqlite3.connect(f"file:{site.ledger}?mode=ro", uri=True, timeout=30)) as ledger:
+    with closing(sqlite3.connect(f"file:{site.ledger}?mode=ro", uri=True, timeout=600)) as ledger:
         query = (
             "SELECT count(*) FROM attempts JOIN chunks ON chunks.id = chunk_id JOIN passes ON passes.id = pass_id "
             "WHERE passes.kind = 'delta' AND attempts.state = ?"

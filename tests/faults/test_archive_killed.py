@@ -31,7 +31,6 @@ def run_child(directory: Path, kill_at: int) -> bool:
     return done.stdout == b"done\n"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("first", [1, 3])
 def test_archiving_that_is_killed_again_and_again_ends_as_one_that_is_not(tmp_path: Path, first: int) -> None:
     """The same tree goes on through all the kills: what one leaves, the next one takes up."""

@@ -17,7 +17,7 @@ from migrator.adapters.ledger.sqlite import open_ledger
 from migrator.domain.benchmark import BenchmarkRecord, BenchmarkState
 from tests.cli_site import Site
 
-DEADLINE_S = 120.0
+DEADLINE_S = 600.0
 READERS = 17
 
 

@@ -123,6 +123,7 @@ def everything_in(directory: Path) -> list[bytes]:
     return found
 
 
+@pytest.mark.guarantee("confined")
 @pytest.mark.parametrize("owner", [0, 20001], ids=["root-owned", "user-owned"])
 @pytest.mark.parametrize("program", rsync_programs())
 def test_a_swapped_source_directory_leads_nowhere(
@@ -173,6 +174,7 @@ def test_a_swapped_directory_above_the_tree_leads_nowhere(
     assert snapshot(os.fsencode(beside)) == before
 
 
+@pytest.mark.guarantee("confined")
 def test_a_swapped_target_directory_leads_nowhere(trees: tuple[Path, Path], link_to: str) -> None:
     source, target = trees
     hidden = target.parent / VICTIM

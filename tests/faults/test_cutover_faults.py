@@ -17,7 +17,7 @@ from tests.delta_changes import let_settle
 from tests.run_site import wait_for
 from tests.snapshots import snapshot
 
-pytestmark = [pytest.mark.needs_root, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.needs_root
 
 STAGES = ("pre-freeze", "post-freeze", "pre-switch", "post-switch", "pre-thaw", "post-thaw")
 LATER = "post-pass.d/60-later"
@@ -136,6 +136,7 @@ def test_a_target_that_is_replaced_by_an_empty_directory_in_the_freeze(site: Cut
     moved(site)
 
 
+@pytest.mark.guarantee("open-files")
 def test_a_verification_with_a_difference(site: CutSite) -> None:
     """Damaged on the target since it was verified, with size and mtime as they were."""
     let_settle()
@@ -178,6 +179,7 @@ def test_hooks_around_a_thaw_that_fail_keep_nobody_frozen(site: CutSite) -> None
     assert site.rows("SELECT id FROM events WHERE message LIKE '%the mail did not go%' AND severity = 'warning'")
 
 
+@pytest.mark.guarantee("open-files")
 def test_changed_between_the_final_pass_and_the_verification(site: CutSite) -> None:
     hook = site.hook(LATER, f'[ "$MIGRATOR_PASS" != final ] || echo more >> {site.source()}/d1/linked')
     change(site.tree())
@@ -190,6 +192,7 @@ def test_changed_between_the_final_pass_and_the_verification(site: CutSite) -> N
     moved(site)
 
 
+@pytest.mark.guarantee("open-files")
 def test_opened_by_somebody_else_in_the_freeze(site: CutSite) -> None:
     owner = OWNERS["ann"]
     hook = site.hook("pre-switch.d/60-opens", "exit 0")

@@ -23,7 +23,7 @@ from migrator.domain.cutover import CutoverStep
 from tests.cut_site import CutSite, Snapshot, change, cut_site, top_facts
 from tests.xfs import missing_for_xfs, xfs
 
-pytestmark = [pytest.mark.needs_root, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.needs_root
 
 _S = CutoverStep
 THERE = (_S.FREEZE, _S.FINAL_PASS, _S.VERIFY, _S.SWITCH, _S.THAW, _S.RETAIN)
@@ -149,6 +149,7 @@ def killed(site: CutSite, verb: str, before: Callable[[], None]) -> bool:
     return done.code != 0
 
 
+@pytest.mark.guarantee("frozen-users")
 def test_killed_at_a_transition_the_same_command_finishes(site: CutSite) -> None:
     top = top_facts(site.tree())
     for there, back in zip_longest(THERE, BACK):

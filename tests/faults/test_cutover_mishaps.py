@@ -17,7 +17,7 @@ from tests.delta_changes import let_settle
 from tests.run_site import wait_for
 from tests.xfs import run_tool
 
-pytestmark = [pytest.mark.needs_root, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.needs_root
 
 
 @pytest.fixture
@@ -220,6 +220,7 @@ def test_a_user_whose_link_is_named_anew_is_left_alone(site: CutSite) -> None:
     assert (site.is_open(site.target()), site.is_open(site.source())) == (True, False)
 
 
+@pytest.mark.guarantee("switched-mount")
 def test_a_path_is_not_switched_to_what_is_mounted_in_the_targets_place_after_a_reboot(
     site: CutSite, scratch: Path
 ) -> None:

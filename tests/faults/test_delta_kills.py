@@ -17,7 +17,7 @@ from tests.delta_changes import build, change, let_settle, write
 from tests.faults.delta_child import PHASES, deltas
 from tests.run_site import DEADLINE_S, RealSite
 
-pytestmark = [pytest.mark.needs_root, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.needs_root
 
 RENAMED = 1500
 SENT = 400
@@ -83,6 +83,7 @@ def assert_finished(site: RealSite) -> None:
     assert [state for state, _ in deltas(site)] == ["done"]
 
 
+@pytest.mark.guarantee("moves-killed")
 @pytest.mark.parametrize(
     ("phase", "streams_too"),
     [*((phase, False) for phase in PHASES), ("sending", True), ("half-sent", True)],
@@ -105,7 +106,7 @@ def test_the_place_of_a_pass_that_was_killed_long_ago_is_kept(site: RealSite) ->
     with started(site, "taking-out") as process:
         kill_in(site, "taking-out", process)
     assert deltas(site) == [("running", None)]
-    with closing(sqlite3.connect(site.ledger, timeout=30)) as ledger:
+    with closing(sqlite3.connect(site.ledger, timeout=600)) as ledger:
         ledger.execute("UPDATE passes SET started_at_s = ? WHERE kind = 'delta'", (OLD_S,))
         ledger.commit()
     (place,) = (site.target.path / ".migrator-trash").iterdir()

@@ -59,6 +59,7 @@ def in_the_middle(hooked: HookSite, deltas: int = 0) -> Iterator["subprocess.Pop
     (hooked.site.directory / "go").touch()
 
 
+@pytest.mark.guarantee("hooks")
 @pytest.mark.parametrize("place", range(len(IN_ORDER)), ids=IN_ORDER)
 def test_killed_in_the_middle_of_any_hook_the_same_command_goes_on(hooked: HookSite, place: int) -> None:
     hang_at(hooked, IN_ORDER[place])

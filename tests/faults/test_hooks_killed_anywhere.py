@@ -99,7 +99,7 @@ def run_until_death(world: World, hooks: FakeHooks, left: int) -> bool:
     return death.happened
 
 
-@pytest.mark.slow
+@pytest.mark.guarantee("hooks")
 @pytest.mark.parametrize("first", [1, 4])
 def test_killed_anywhere_no_hook_is_forgotten(tmp_path: Path, hooks: FakeHooks, first: int) -> None:
     left, died = first, True

@@ -13,7 +13,7 @@ import pytest
 from tests.run_site import DEADLINE_S, RealSite, wait_for
 from tests.xfs import XfsMount
 
-pytestmark = [pytest.mark.needs_root, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.needs_root
 
 FUSE = Path("/dev/fuse")
 _MNT_DETACH = 2
@@ -37,6 +37,7 @@ def hung(place: Path) -> Iterator[None]:
         os.close(server)
 
 
+@pytest.mark.guarantee("hung-mount")
 @pytest.mark.skipif(not FUSE.exists(), reason="needs /dev/fuse")
 @pytest.mark.parametrize("verb", [("scan",), ("verify", "--user-batch", "1")], ids=["scan", "verify"])
 def test_who_waits_for_a_mount_that_does_not_answer_can_be_interrupted(
@@ -59,6 +60,7 @@ def test_who_waits_for_a_mount_that_does_not_answer_can_be_interrupted(
             process.communicate(timeout=DEADLINE_S)
 
 
+@pytest.mark.guarantee("hung-mount")
 @pytest.mark.skipif(not FUSE.exists(), reason="needs /dev/fuse")
 def test_status_does_not_wait_for_a_mount(scratch: Path, xfs_source: XfsMount, xfs_target: XfsMount) -> None:
     (xfs_source.path / "home" / "alice").mkdir(parents=True)

@@ -7,6 +7,7 @@ import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -183,6 +184,7 @@ def assert_right(case: Case, world: MoveWorld, moved: Moved, contents: set[bytes
     assert {rename.type for rename in moved.to_send} <= {EntryType.FILE}
 
 
+@pytest.mark.guarantee("moves-killed")
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     seed=st.integers(0, 2**32),

@@ -14,7 +14,7 @@ from tests.conftest import MakeXfs
 from tests.cut_site import CutSite, cut_site
 from tests.snapshots import snapshot
 
-pytestmark = [pytest.mark.needs_root, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.needs_root
 
 
 @pytest.fixture
@@ -65,6 +65,7 @@ def give_up_a_rollback(site: CutSite, user: str) -> None:
     refuses.unlink()
 
 
+@pytest.mark.guarantee("old-ledger")
 def test_no_directory_of_a_cutover_that_the_ledger_has_forgotten_is_touched(site: CutSite) -> None:
     kept = keep(site)
     site.cutover("ann")
@@ -88,6 +89,7 @@ def test_no_directory_of_a_cutover_that_the_ledger_has_forgotten_is_touched(site
     assert (site.tree("ann") / "d0" / "new of the user").read_bytes() == b"new"
 
 
+@pytest.mark.guarantee("old-ledger")
 def test_what_a_user_does_on_the_target_is_not_written_over(site: CutSite) -> None:
     kept = keep(site)
     (site.source("ann") / "d1" / "f0001").write_bytes(b"changed before the cutover")

@@ -14,7 +14,7 @@ from tests.conftest import MakeXfs
 from tests.cut_site import CutSite, cut_site
 from tests.snapshots import snapshot
 
-pytestmark = [pytest.mark.needs_root, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.needs_root
 
 
 @pytest.fixture
@@ -23,6 +23,7 @@ def site(scratch: Path, make_xfs: MakeXfs) -> Iterator[CutSite]:
         yield made
 
 
+@pytest.mark.guarantee("rollback")
 def test_what_root_changed_on_the_source_stops_a_rollback_until_it_is_given_up(site: CutSite) -> None:
     site.cutover()
     source, target = site.source(), site.target()

@@ -16,7 +16,7 @@ from migrator.domain.units import MIB
 from tests.run_site import RealSite, fill_tree, unfreeze, wait_for
 from tests.xfs import XfsMount
 
-pytestmark = [pytest.mark.needs_root, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.needs_root
 
 MakeXfs = Callable[..., XfsMount]
 SLOW = ("--bwlimit", "1500KiB")
@@ -41,6 +41,7 @@ def made_site(scratch: Path, source: XfsMount, target: XfsMount, transfer: str =
         made.kill_streams()
 
 
+@pytest.mark.guarantee("kill-9")
 def test_kill_9_at_random_instants_loses_nothing(site: RealSite) -> None:
     draw = random.Random(20)
     for _ in range(6):
@@ -69,7 +70,7 @@ def test_all_streams_killed_the_run_goes_on_by_itself(site: RealSite) -> None:
             wait_for(lambda: site.streams() or process.poll() is not None, "streams")
             site.kill_streams()
             wait_for(partial(came_so_far, site, process, before + 1), "new attempts")
-        _, said = process.communicate(timeout=120)
+        _, said = process.communicate(timeout=600)
         assert process.returncode == 0, said
     assert site.differences() == ""
 
@@ -80,7 +81,7 @@ def test_signals_stop_cleanly(site: RealSite, number: signal.Signals) -> None:
         wait_for(site.streams, "streams")
         process.send_signal(number)
         process.send_signal(number)
-        _, said = process.communicate(timeout=120)
+        _, said = process.communicate(timeout=600)
         assert process.returncode == 130, said
         assert not site.streams()
         assert not site.tokens()
@@ -88,12 +89,14 @@ def test_signals_stop_cleanly(site: RealSite, number: signal.Signals) -> None:
     assert site.differences() == ""
 
 
+@pytest.mark.guarantee("one-stream")
 def test_two_runs_at_once_refuse_each_other(site: RealSite) -> None:
     with site.started(*SLOWER):
         wait_for(site.streams, "streams")
         assert site.run().returncode == 5
 
 
+@pytest.mark.guarantee("kill-9")
 def test_a_target_cut_off_from_power_has_what_was_done(site: RealSite) -> None:
     with site.started(*SLOW) as process:
         wait_for(lambda: site.attempts() >= 6, "some chunks")
@@ -111,7 +114,7 @@ def test_a_target_that_breaks_stops_the_pool(site: RealSite) -> None:
     with site.started(*SLOWER) as process:
         wait_for(site.streams, "streams")
         subprocess.run(["xfs_io", "-x", "-c", "shutdown -f", str(site.target.path)], check=True)
-        _, said = process.communicate(timeout=120)
+        _, said = process.communicate(timeout=600)
         assert process.returncode == 1, said
         assert "same command" in said
     site.target.mount_again()
@@ -127,7 +130,7 @@ def test_a_target_that_gets_full_stops_the_pool_and_tells_what_to_do(
         with site.started(*SLOWER) as process:
             wait_for(site.streams, "streams")
             fill_up(ballast)
-            _, said = process.communicate(timeout=120)
+            _, said = process.communicate(timeout=600)
             assert process.returncode == 1, said
             assert "the target is full" in said
             assert "df -h" in said
@@ -147,7 +150,7 @@ def test_a_target_without_inodes_stops_the_pool(scratch: Path, xfs_source: XfsMo
         with site.started(*SLOWER) as process:
             wait_for(site.streams, "streams")
             fill_inodes(ballast)
-            _, said = process.communicate(timeout=120)
+            _, said = process.communicate(timeout=600)
             assert process.returncode == 1, said
             assert "the target is full" in said
         refused = site.run()
@@ -181,7 +184,7 @@ def test_a_frozen_target_is_stuck_and_does_not_hold_the_program(
             with site.started(*SLOWER) as process:
                 wait_for(site.streams, "streams")
                 subprocess.run(["fsfreeze", "--freeze", str(xfs_target.path)], check=True)
-                _, said = process.communicate(timeout=120)
+                _, said = process.communicate(timeout=600)
                 assert process.returncode == 1, said
                 assert "stood still" in said
         finally:

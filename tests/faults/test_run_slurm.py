@@ -57,7 +57,7 @@ def site(slurm: Slurm, scratch: Path, xfs_source: XfsMount, xfs_target: XfsMount
 
 def hosts_of(site: RealSite) -> set[str]:
     """Where streams were at work."""
-    connection = sqlite3.connect(f"file:{site.ledger}?mode=ro", uri=True, timeout=30)
+    connection = sqlite3.connect(f"file:{site.ledger}?mode=ro", uri=True, timeout=600)
     try:
         rows = connection.execute("SELECT DISTINCT host FROM attempts WHERE engine != 'descriptor'").fetchall()
     finally:
@@ -79,7 +79,7 @@ def test_a_job_that_is_cancelled_from_outside_costs_time_only(site: RealSite, sl
         wait_for(partial(came_so_far, site, process, 3), "attempts")
         for job in [job for job, state in slurm.jobs().items() if state == "RUNNING"][:1]:
             slurm.do("scancel", job)
-        _, said = process.communicate(timeout=240)
+        _, said = process.communicate(timeout=800)
         assert process.returncode == 0, said
     assert "is lost" in said
     assert site.differences() == ""

@@ -34,7 +34,6 @@ def run_child(directory: Path, hang_after: int) -> str:
     return said
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 2])
 def test_a_scan_that_is_killed_again_and_again_ends_with_the_same_rows(tmp_path: Path, seed: int) -> None:
     site = ScanSite(tmp_path)

@@ -317,7 +317,6 @@ def test_a_killed_program_leaves_neither_job_nor_process(slurm: Slurm, token: st
     asyncio.run(until(lambda: not slurm.jobs() and not slurm.far_ends() and not carriers([token])))
 
 
-@pytest.mark.slow
 def test_what_a_killed_program_left_is_ended_first(slurm: Slurm, token: str) -> None:
     """Although its srun could not tell: the next program finds the job by its name."""
     program = start_controller(token)
@@ -344,7 +343,6 @@ def test_what_a_killed_program_left_is_ended_first(slurm: Slurm, token: str) -> 
     asyncio.run(until(lambda: not sruns(slurm)))
 
 
-@pytest.mark.slow
 def test_the_time_limit_of_a_job(slurm: Slurm) -> None:
     """Slurm looks for jobs beyond their limit every half a minute."""
 

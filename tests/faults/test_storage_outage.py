@@ -18,7 +18,7 @@ from tests.faults.test_run_faults import SLOW, SLOWER, MakeXfs, fill_up, given_b
 from tests.run_site import RealSite, fill_tree, unfreeze, wait_for
 from tests.xfs import XfsMount
 
-pytestmark = [pytest.mark.needs_root, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.needs_root
 
 STALL = 'stall_timeout = "12s"'
 LOST = targets("", changes={"target_storage_201": {"last_contact": "61s ago"}})
@@ -56,7 +56,7 @@ def test_streams_wait_for_a_storage_server_and_go_on_after_its_return(
                 assert process.poll() is None
                 unfreeze(xfs_target)
                 tool.tell(targets(""))
-                _, said = process.communicate(timeout=120)
+                _, said = process.communicate(timeout=600)
                 assert process.returncode == 0, said
         finally:
             unfreeze(xfs_target)
@@ -102,7 +102,7 @@ def test_a_full_target_is_named(scratch: Path, xfs_source: XfsMount, make_xfs: M
             wait_for(site.streams, "streams")
             tool.tell(targets("cap-emergency"))
             fill_up(target.path / "ballast")
-            _, said = process.communicate(timeout=120)
+            _, said = process.communicate(timeout=600)
             assert process.returncode == 1, said
         assert "the target is full" in said
         assert "target_storage_201" in said

@@ -66,6 +66,7 @@ def test_a_flipped_bit_is_found_by_reading_back_and_nothing_is_restored_from_it(
     assert all(source[name] == facts for name, facts in restored.items())
 
 
+@pytest.mark.guarantee("archives")
 def test_archives_are_read_again_before_what_they_hold_is_deleted(world: World) -> None:
     for number in range(3):
         write(world.tree + b"/%d" % number)
@@ -140,6 +141,7 @@ def test_what_was_lost_before_the_switch_is_archived_again(world: World, place: 
     assert world.restore(b"file", to=place).restored == 1
 
 
+@pytest.mark.guarantee("archives")
 def test_an_archive_that_cannot_be_read_back_does_not_count(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     write(world.tree + b"/file")
     real_publish = HeldFolder.publish

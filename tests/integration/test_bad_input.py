@@ -29,6 +29,7 @@ def test_a_source_that_is_not_there(site: Site) -> None:
     site.fails(4, "init", says=("the source",))
 
 
+@pytest.mark.guarantee("empty-mount")
 def test_an_empty_directory_in_place_of_the_source_is_refused_and_never_no_files(planned: Site) -> None:
     planned.works("run", "--user-batch", "1")
     subprocess.run(["umount", planned.source], check=True)
@@ -65,12 +66,14 @@ def test_a_target_that_is_mounted_read_only(planned: Site) -> None:
     planned.fails(4, "run", "--user-batch", "1", says=("read-only",))
 
 
+@pytest.mark.guarantee("foreign-plans")
 def test_a_plan_that_was_edited(planned: Site) -> None:
     file = planned.directory / "plans" / "plan-0001.json"
     file.write_text(file.read_text().replace('"files": 20', '"files": 21'))
     planned.fails(4, "run", "--user-batch", "1", says=("plan-0001", "migrator plan"))
 
 
+@pytest.mark.guarantee("foreign-plans")
 def test_a_plan_of_another_site(planned: Site, scratch: Path, make_xfs: MakeXfs) -> None:
     directory = scratch / "other"
     directory.mkdir()

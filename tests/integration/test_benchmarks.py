@@ -156,8 +156,6 @@ _LIMITS = ("blkio.throttle.read_bps_device", "io.max")
 
 
 @pytest.mark.cluster
-@pytest.mark.slow
-@pytest.mark.timeout(900)
 def test_bulk_and_scans_are_measured_on_labs_that_are_gone_afterwards(scratch: Path) -> None:
     if reason := why_no_cluster():
         pytest.skip(f"needs a Gluster cluster: {reason}")

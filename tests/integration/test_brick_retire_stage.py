@@ -71,6 +71,7 @@ def test_it_is_stopped_only_by_its_name(site: Site) -> None:
     assert (site.volume.stops, site.scans) == (0, 0)
 
 
+@pytest.mark.guarantee("retire")
 def test_what_nothing_covers_is_listed_whole_and_nothing_is_touched(site: Site) -> None:
     strays = [found(b"stray/%03d\n" % number, proof=False) for number in range(50)]
     site.looks = [[*site.looks[0], *reversed(strays)]]
@@ -93,6 +94,7 @@ def test_content_that_is_another_one_is_seen_where_only_the_ctime_tells(site: Si
     assert site.volume.stops == 0
 
 
+@pytest.mark.guarantee("retire")
 def test_what_comes_between_the_first_look_and_the_stop_stops_it(site: Site) -> None:
     site.looks.append([*site.looks[0], found(b"new", proof=False)])
     assert site.retire().exit_code.value == 4

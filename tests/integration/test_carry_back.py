@@ -38,6 +38,7 @@ def world(scratch: Path, make_xfs: MakeXfs) -> Iterator[BackWorld]:
     made.kill_streams()
 
 
+@pytest.mark.guarantee("rollback")
 def test_every_kind_of_change_comes_back_and_nothing_else_is_sent(world: BackWorld) -> None:
     kept, many = standing(world.source / "kept"), standing(world.source / "many")
     change(world.target)
@@ -65,6 +66,7 @@ def test_nothing_is_sent_where_the_user_changed_nothing(world: BackWorld) -> Non
     world.proves()
 
 
+@pytest.mark.guarantee("rollback")
 def test_what_the_target_cannot_keep_stays_as_it_was_on_the_source(scratch: Path, make_xfs: MakeXfs) -> None:
     """The target is made to keep less, as BeeGFS does: the file that nobody touched keeps what only the source has."""
     site = RealSite(scratch / "site", make_xfs(), make_xfs())

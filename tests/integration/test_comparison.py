@@ -111,6 +111,7 @@ def test_other_trees_are_left_out(world: World) -> None:
     assert [tree.tree for tree in seen.changes.trees] == [A]
 
 
+@pytest.mark.guarantee("ctime")
 @pytest.mark.parametrize(
     ("times", "unsettled"),
     [

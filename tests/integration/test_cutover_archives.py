@@ -137,6 +137,7 @@ def test_archives_go_with_the_user_and_stand_for_his_files(site: CutSite) -> Non
     assert content(target) == had
 
 
+@pytest.mark.guarantee("archives")
 def test_what_is_skipped_keeps_the_source_until_it_is_released(site: CutSite) -> None:
     source = site.source("ben")
     record = verified(site, "ben")

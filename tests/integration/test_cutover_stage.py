@@ -27,7 +27,7 @@ def site(scratch: Path, make_xfs: MakeXfs) -> Iterator[CutSite]:
 
 def everything(site: CutSite) -> dict[str, object]:
     """Both sides with the tops of all trees, the links, and all that the ledger holds."""
-    with closing(sqlite3.connect(f"file:{site.site.ledger}?mode=ro", uri=True, timeout=30)) as ledger:
+    with closing(sqlite3.connect(f"file:{site.site.ledger}?mode=ro", uri=True, timeout=600)) as ledger:
         found: dict[str, object] = {"ledger": list(ledger.iterdump())}
     for side in (site.site.source.path, site.site.target.path):
         found[str(side)] = snapshot(os.fsencode(side))

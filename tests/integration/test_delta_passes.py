@@ -60,6 +60,7 @@ def trashed(site: RealSite) -> set[str]:
     return found
 
 
+@pytest.mark.guarantee("ctime")
 def test_every_kind_of_change_arrives_and_nothing_else_is_sent(site: RealSite) -> None:
     source, target = site.source.path / "home" / "ann", site.target.path / "home" / "ann"
     kept, many = standing(target / "kept"), standing(target / "many")
@@ -104,6 +105,7 @@ def test_the_table_shows_the_passes_and_a_dry_run_says_that_they_would_follow(si
     assert (site.target.path / "home" / "ann" / "later").read_text() == "later"
 
 
+@pytest.mark.guarantee("trash")
 def test_what_is_old_in_the_trash_is_removed_and_what_is_not_stays(site: RealSite) -> None:
     (site.source.path / "home" / "ann" / "files" / "vanished").unlink()
     deltas(site, "--deltas", "1")
@@ -156,6 +158,7 @@ def unmount_the_source(site: RealSite) -> str:
     return "the source"
 
 
+@pytest.mark.guarantee("delta-deletions")
 @pytest.mark.parametrize(
     "lose",
     [lose_most, lose_all_that_is_in_it, lose_the_tree, hide_a_directory, hide_the_source, unmount_the_source],

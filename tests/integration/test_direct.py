@@ -156,6 +156,7 @@ def test_onto_a_target_that_keeps_less(
         assert not bad
 
 
+@pytest.mark.guarantee("kill-9")
 @pytest.mark.parametrize("name", ["direct", "rsync"])
 def test_where_one_sync_does_not_reach_the_disks_each_file_is_synced_before_it_gets_its_name(
     scratch: Path, make_xfs: MakeXfs, xfs_source: XfsMount, name: str

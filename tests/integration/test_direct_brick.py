@@ -60,6 +60,7 @@ def full(*names: str) -> list[bytes]:
     return [TREE + b"/" + name.encode() for name in names]
 
 
+@pytest.mark.guarantee("gluster-attributes")
 def test_times_are_the_volume_s_and_its_attributes_stay_behind(sides: tuple[Path, Path, Streams]) -> None:
     source, target, streams = sides
     (source / "file").write_text("content")

@@ -162,6 +162,7 @@ def owner(path: Path) -> tuple[int, int, int]:
     return stat.S_IMODE(seen.st_mode), seen.st_uid, seen.st_gid
 
 
+@pytest.mark.guarantee("brick-add")
 def test_owner_mode_and_acls_come_back_together(make_xfs: MakeXfs) -> None:
     root = make_xfs().path
     path = make(root / "home" / "in\udcff er")
@@ -196,6 +197,7 @@ def test_owner_mode_and_acls_come_back_together(make_xfs: MakeXfs) -> None:
     assert ACL_ACCESS.decode() in os.listxattr(path)
 
 
+@pytest.mark.guarantee("brick-add")
 def test_what_is_another_one_or_has_changed_since_is_not_touched(tmp_path: Path) -> None:
     path = make(tmp_path / "one")
     known = look(tmp_path, "one")

@@ -40,6 +40,7 @@ def marks(brick: HandBrick, *, volume: int | None = None, path: Path | None = No
     return asyncio.run(marks_on_bricks(OneHost(), (at,), volume_id))
 
 
+@pytest.mark.guarantee("drain-marks")
 def test_hard_linked_data_files_with_a_mark_are_found_once_each(made: HandBrick) -> None:
     found = marks(made)
     assert found is not None
@@ -68,6 +69,7 @@ def test_of_what_a_scan_found_it_is_seen_what_is_left(made: HandBrick) -> None:
     assert asyncio.run(still_strange_on(OneHost(), at, str(uuid.uuid4()), names)) == frozenset(names)
 
 
+@pytest.mark.guarantee("drain-marks")
 def test_the_command_takes_these_marks_off_and_no_others(made: HandBrick) -> None:
     command = unmark_command(str(made.root))
     assert command == f"`{command[1:-1]}`"

@@ -59,6 +59,7 @@ def in_trash(site: Site) -> set[str]:
     }
 
 
+@pytest.mark.guarantee("old-deletions")
 def test_what_an_earlier_plan_brought_and_the_source_lost_before_this_one_is_taken_away(copied: Site) -> None:
     remove_some(copied)
     plan_anew(copied)
@@ -70,6 +71,7 @@ def test_what_an_earlier_plan_brought_and_the_source_lost_before_this_one_is_tak
     assert (copied.target / "home/ann/becomes").read_text() == "a file now"
 
 
+@pytest.mark.guarantee("old-deletions")
 def test_what_a_guard_kept_is_taken_away_when_a_verification_has_named_it(copied: Site) -> None:
     remove_some(copied)
     file = copied.file.read_text()

@@ -79,6 +79,7 @@ def test_a_way_to_the_directory_through_a_symlink_is_resolved_and_the_directory_
     assert Directory(scratch / "other").problems() == [f"{scratch}/other is a symlink, not a directory"]
 
 
+@pytest.mark.guarantee("hooks")
 def test_what_others_can_write_to_is_refused(hooks: Directory) -> None:
     file = Path(os.fsdecode(hooks.add("").path))
     for path, mode in ((file, 0o757), (file, 0o775), (file.parent, 0o777), (hooks.path, 0o1777), (hooks.path, 0o775)):

@@ -363,7 +363,6 @@ class TestBackup:
         assert not (tmp_path / "b").exists()
 
 
-@pytest.mark.slow
 def test_a_hundred_thousand_chunks(file: Path) -> None:
     chunks = 100_000
     with open_ledger(file, create=True) as ledger:

@@ -263,6 +263,7 @@ def test_what_will_surprise_is_listed(ready: World) -> None:
     assert of_kind(plan, SurpriseKind.LOSS_TIME) == {}
 
 
+@pytest.mark.guarantee("target-losses")
 def test_what_the_target_cannot_keep_is_listed_per_tree(world: World) -> None:
     world.init(BEEGFS_CAPABILITIES)
     world.scanned(entries())

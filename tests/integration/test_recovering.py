@@ -53,6 +53,7 @@ def recovery(root: Path) -> MountedVolumeRecovery:
     return MountedVolumeRecovery(os.fsencode(root))
 
 
+@pytest.mark.guarantee("drain-recover")
 @pytest.mark.parametrize("how", ["owner", "mode", "symlink"])
 def test_a_directory_of_its_name_that_a_user_has_made_is_left_as_it_is(root: Path, how: str) -> None:
     made = root / WORK if how != "symlink" else root / "home/theirs"
@@ -83,6 +84,7 @@ def test_a_directory_of_its_name_that_a_user_has_made_is_left_as_it_is(root: Pat
     assert sorted(str(path) for path in root.rglob("*")) == before
 
 
+@pytest.mark.guarantee("drain-recover")
 @pytest.mark.parametrize("kind", ["file", "directory"])
 def test_what_takes_the_name_in_the_moment_in_which_it_is_set_aside_keeps_it(
     root: Path, kind: str, monkeypatch: pytest.MonkeyPatch

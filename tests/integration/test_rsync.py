@@ -46,6 +46,7 @@ def copy_tree(streams: Streams, source: bytes, *, tree: bytes = TREE, shuffle: i
     return runs
 
 
+@pytest.mark.guarantee("names")
 def test_every_odd_file_arrives(
     odd_tree: tuple[Path, OddFiles], xfs_target: XfsMount, xfs_source: XfsMount, program: str
 ) -> None:

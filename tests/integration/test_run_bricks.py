@@ -140,6 +140,7 @@ async def test_a_drain_that_begins_before_sends_everything_through_the_mount(wor
     assert "Remove brick" in event.message
 
 
+@pytest.mark.guarantee("bricks-and-mount")
 @in_loop
 async def test_what_was_read_while_a_drain_began_is_read_again_through_the_mount(world: World) -> None:
     world.bricks = Volume([QUIET, DRAINING])

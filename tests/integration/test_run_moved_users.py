@@ -56,6 +56,7 @@ def change(site: RealSite) -> None:
     let_settle()
 
 
+@pytest.mark.guarantee("moved-users")
 @pytest.mark.parametrize("steps", [MOVED, FROZEN], ids=["moved", "frozen"])
 def test_the_tree_of_a_user_who_was_moved_is_left_alone(site: RealSite, steps: Any) -> None:
     seed(site)
@@ -130,6 +131,7 @@ def test_what_a_seed_pass_had_left_alone_comes_with_the_next_pass_when_the_cutov
     assert (site.target.path / "home/ann/deep/er/file").read_text() == "ann's deep/er/file"
 
 
+@pytest.mark.guarantee("moved-users")
 def test_a_new_plan_leaves_moved_users_out(site: RealSite) -> None:
     seed(site)
     cut_over(site.ledger, "ann")

@@ -162,6 +162,7 @@ async def test_a_stream_that_stands_still_is_ended_and_stops_the_pool(world: Wor
     assert world.is_copied()
 
 
+@pytest.mark.guarantee("one-stream")
 @in_loop
 async def test_a_stream_that_cannot_be_ended_keeps_its_chunk(world: World) -> None:
     world.streams.faults[ALICE + b"/sub/f03"] = Fault("hang", times=1)
@@ -203,6 +204,7 @@ async def test_being_cancelled_twice_stops_cleanly(world: World) -> None:
     assert world.is_copied()
 
 
+@pytest.mark.guarantee("one-stream")
 @in_loop
 async def test_two_runs_refuse_each_other(world: World) -> None:
     with world.locks.hold("run", "test"), pytest.raises(LockHeld):

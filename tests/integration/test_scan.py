@@ -135,6 +135,7 @@ def test_progress_tells_rows_and_users(site: ScanSite) -> None:
     assert [event.kind.value for event in site.shown.events] == ["scan-started", "scan-finished"]
 
 
+@pytest.mark.guarantee("unreadable-directory")
 def test_a_directory_that_cannot_be_read_is_recorded_and_the_scan_is_not_whole(site: ScanSite, lying: Lying) -> None:
     site.grow(["alice", "bob"])
     path = b"home/alice/d1"
@@ -394,7 +395,6 @@ def test_user_trees_that_are_new_since_the_scan_began_are_said(site: ScanSite, l
     assert any("home/dora" in event.message for event in site.shown.events)
 
 
-@pytest.mark.slow
 def test_a_directory_swapped_for_a_symlink_never_leads_outside(site: ScanSite, tmp_path: Path) -> None:
     site.grow(["alice"], files=2)
     outside = tmp_path / "outside"

@@ -42,7 +42,7 @@ def guarded(site_file: Path) -> Iterator[Served]:
 
 def call(site_file: Path, *words: str) -> "subprocess.CompletedProcess[str]":
     argv = [sys.executable, "-m", "migrator", "--site", str(site_file), *words]
-    done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=120)
+    done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=600)
     assert "Traceback" not in done.stderr
     return done
 
@@ -168,7 +168,7 @@ def test_it_ends_at_a_signal_also_while_somebody_holds_a_connection(site_file: P
     with serving(site_file, "serve", "--listen", "127.0.0.1:0") as made, made.connect() as held:
         held.sendall(b"GET / ")
         made.process.send_signal(number)
-        _, said = made.process.communicate(timeout=60)
+        _, said = made.process.communicate(timeout=600)
         assert (made.process.returncode, said) == (0, "")
 
 

@@ -380,7 +380,6 @@ class TestHalfWay:
         )
 
 
-@pytest.mark.slow
 def test_a_long_migration_is_summed_in_the_database(ledger: SqliteLedger) -> None:
     ledger.site.create(SITE)
     planned(ledger)

@@ -12,7 +12,7 @@ from migrator.adapters.ledger.sqlite import open_ledger
 from migrator.domain.events import EventKind
 from tests.cli_site import Site
 
-DEADLINE_S = 120.0
+DEADLINE_S = 600.0
 
 
 def asked(site: Site, *arguments: str) -> Any:

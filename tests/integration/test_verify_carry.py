@@ -132,6 +132,7 @@ def hole(path: Path) -> None:
     os.utime(path, ns=(facts.st_atime_ns, facts.st_mtime_ns))
 
 
+@pytest.mark.guarantee("carried-proofs")
 @pytest.mark.parametrize("side", ["tree", "copy"])
 @pytest.mark.parametrize("change", [mapped, times_back, replaced, truncated, hole])
 def test_whatever_changes_content_is_read_again(
@@ -150,6 +151,7 @@ def test_whatever_changes_content_is_read_again(
     assert record.carried_files == 4
 
 
+@pytest.mark.guarantee("carried-proofs")
 @pytest.mark.parametrize("side", ["tree", "copy"])
 def test_a_page_that_was_mapped_before_and_is_written_after_the_reading_is_read_again(
     world: World, reads: list[bytes], side: str

@@ -378,6 +378,7 @@ def test_cancellation_ends_soon_and_leaves_no_manifest(world: World, monkeypatch
     assert exit_code(world.verify()) is ExitCode.DONE
 
 
+@pytest.mark.guarantee("names")
 @pytest.mark.skipif(os.geteuid() != 0, reason="without root the roots' owner is the user anyway")
 def test_hostile_names_are_data_everywhere(world: World) -> None:
     names = [b"new\nline", b"\xff\xfe", b"-rf", b"n" * 255, b"\x1b[31m", b"'; DROP TABLE unaccounted; --", b"\\"]

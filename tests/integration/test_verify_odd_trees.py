@@ -52,6 +52,7 @@ def test_copied_by_descriptor_to_xfs(make_xfs: MakeXfs, scratch: Path) -> None:
         assert all(row["digest"] is not None and row["algorithm"] == "xxh3_128" for row in files)
 
 
+@pytest.mark.guarantee("target-losses")
 def test_copied_by_rsync_to_a_file_system_like_beegfs(make_xfs: MakeXfs, scratch: Path) -> None:
     if reason := missing_for_fuse():
         pytest.skip(f"needs FUSE: {reason}")

@@ -60,7 +60,6 @@ def held(some: Sequence[tuple[Simulated, CopyForecast]]) -> float:
     return sum(made.earliest_at_s <= past.end_s <= made.latest_at_s for past, made in some) / len(some)
 
 
-@pytest.mark.slow
 def test_eight_of_ten_ends_lie_in_the_range() -> None:
     guesses = [(past, forecast(past, seed)) for seed in range(MIGRATIONS) for past in [simulate(seed)]]
     assert 0.75 <= held(guesses) <= 0.85
@@ -75,7 +74,6 @@ def test_eight_of_ten_ends_lie_in_the_range() -> None:
     assert widths[MIGRATIONS // 2] < 0.6
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("hours", [1, 24])
 def test_so_they_do_when_hardly_anything_was_seen_yet(hours: int) -> None:
     guesses = []

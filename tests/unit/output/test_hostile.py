@@ -86,6 +86,7 @@ def html_is_safe(page: Page) -> None:
 
 
 @pytest.mark.parametrize("name", HOSTILE)
+@pytest.mark.guarantee("names")
 class TestHostileNames:
     def test_in_html(self, name: bytes) -> None:
         text = to_html(report_document(report(name, text_of(name))))
