@@ -19,7 +19,7 @@ from migrator.domain.benchmark import BENCH_NAME, SuiteName
 from tests.cluster.handle import LabHandle, wait_until
 from tests.cluster.site import LabSite, lab_site
 
-pytestmark = [pytest.mark.cluster, pytest.mark.needs_root]
+pytestmark = [pytest.mark.cluster, pytest.mark.needs_root, pytest.mark.exhaustive]
 
 OWN = os.fsdecode(BENCH_NAME)
 QUICK = ("--runs", "1", "--watch", "0", "--scale", "0.0005")

@@ -192,6 +192,7 @@ def test_a_drained_brick_comes_back_while_users_write_and_the_program_is_killed(
         assert {one["name"]: one["state"] for one in site.json("brick", "list")["bricks"]}[brick.name] == "up"
 
 
+@pytest.mark.exhaustive
 def test_a_set_with_an_arbiter_is_drained_and_added_again_and_one_of_its_bricks_is_exchanged(
     make_lab: MakeLab, tmp_path: Path
 ) -> None:

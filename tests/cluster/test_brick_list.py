@@ -11,7 +11,7 @@ from migrator.domain.site import SENTINEL_NAME
 from tests.cluster.handle import LabHandle
 from tests.cluster.site import LabSite, lab_site
 
-pytestmark = [pytest.mark.cluster, pytest.mark.needs_root]
+pytestmark = [pytest.mark.cluster, pytest.mark.needs_root, pytest.mark.exhaustive]
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from tests.delta_changes import build, change, let_settle, standing
 from tests.run_site import RealSite
 from tests.xfs import XfsMount
 
-pytestmark = [pytest.mark.cluster, pytest.mark.needs_root]
+pytestmark = [pytest.mark.cluster, pytest.mark.needs_root, pytest.mark.exhaustive]
 
 USER = "ann"
 

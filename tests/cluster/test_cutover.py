@@ -24,7 +24,7 @@ from tests.delta_changes import exchange, let_settle, write
 from tests.holders import holding
 from tests.xfs import run_tool
 
-pytestmark = [pytest.mark.cluster, pytest.mark.needs_root]
+pytestmark = [pytest.mark.cluster, pytest.mark.needs_root, pytest.mark.exhaustive]
 
 USERS = 6
 _HOLD = "held = os.open(sys.argv[1], eval(sys.argv[2]))"

@@ -20,7 +20,7 @@ from tests.cluster.handle import LabHandle, bring_up, take_down, wait_until
 from tests.cluster.sides import assert_equal
 from tests.delta_changes import build, change, let_settle, standing
 
-pytestmark = [pytest.mark.cluster, pytest.mark.needs_root]
+pytestmark = [pytest.mark.cluster, pytest.mark.needs_root, pytest.mark.exhaustive]
 
 WAYS = ["bricks", "mount"]
 CHANGED = ("new", "grown", "rewritten", "attributes", "renamed", "vanished")

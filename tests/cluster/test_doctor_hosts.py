@@ -14,7 +14,7 @@ from tests.cluster.covers import brick_covered
 from tests.cluster.handle import LabHandle
 from tests.cluster.site import LabSite, lab_site
 
-pytestmark = [pytest.mark.cluster, pytest.mark.needs_root]
+pytestmark = [pytest.mark.cluster, pytest.mark.needs_root, pytest.mark.exhaustive]
 
 _AHEAD = """#!/usr/bin/python3 -IS
 import sys, time

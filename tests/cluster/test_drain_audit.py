@@ -26,7 +26,7 @@ from tests.cluster.covers import brick_covered
 from tests.cluster.handle import DEADLINE_S, LabHandle, WallClock
 from tests.cluster.hosts import LabHosts
 
-pytestmark = [pytest.mark.cluster, pytest.mark.needs_root]
+pytestmark = [pytest.mark.cluster, pytest.mark.needs_root, pytest.mark.exhaustive]
 
 S, D = DrainState, DrainStep
 

@@ -23,7 +23,7 @@ from tests.cluster.handle import DEADLINE_S, LabHandle, bring_up, take_down, wai
 from tests.cluster.site import lab_site
 from tests.cluster.test_brick_drain import SETTINGS, Drains, digests, start_glusterd
 
-pytestmark = [pytest.mark.cluster, pytest.mark.needs_root]
+pytestmark = [pytest.mark.cluster, pytest.mark.needs_root, pytest.mark.exhaustive]
 
 WAITING = """#!/bin/sh
 case " $* " in

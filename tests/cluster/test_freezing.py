@@ -122,6 +122,7 @@ def test_a_writer_is_named_on_its_brick_until_it_closes(lab: LabHandle, hosts: L
     wait_until(lambda: search(lab, hosts) == Writers(), "the writer is gone")
 
 
+@pytest.mark.exhaustive
 def test_files_by_the_store_of_gluster_readers_and_directories(lab: LabHandle, hosts: LabHosts, tree: Path) -> None:
     path = tree / "deep/er/data"
     path.write_bytes(b"x")
@@ -146,6 +147,7 @@ def test_files_by_the_store_of_gluster_readers_and_directories(lab: LabHandle, h
     assert not any(can_write(one) for one in writers.open_files if one.kind is OpenKind.DIRECTORY)
 
 
+@pytest.mark.exhaustive
 def test_what_clients_open_late_is_unseen_and_shows_without_that(lab: LabHandle, hosts: LabHosts, tree: Path) -> None:
     path = tree / "deep/data"
     path.write_bytes(b"x")
@@ -169,6 +171,7 @@ def test_what_clients_open_late_is_unseen_and_shows_without_that(lab: LabHandle,
         open_behind(lab, "off")
 
 
+@pytest.mark.exhaustive
 def test_renamed_into_the_tree_and_out_of_it(lab: LabHandle, hosts: LabHosts, tree: Path) -> None:
     """Gluster gives a file its new name by a link: the name that a brick opened it by is gone."""
     outside = lab.source / "frozen/ben"
@@ -183,6 +186,7 @@ def test_renamed_into_the_tree_and_out_of_it(lab: LabHandle, hosts: LabHosts, tr
     assert beside == {(b"frozen/ben/four", True)}
 
 
+@pytest.mark.exhaustive
 def test_another_name_of_a_linked_file(lab: LabHandle, hosts: LabHosts, tree: Path) -> None:
     outside = lab.source / "frozen/ben/link"
     (tree / "data").write_bytes(b"x")
@@ -193,6 +197,7 @@ def test_another_name_of_a_linked_file(lab: LabHandle, hosts: LabHosts, tree: Pa
         assert both == {b"frozen/ann/data", b"frozen/ben/link"}
 
 
+@pytest.mark.exhaustive
 def test_a_file_without_a_name_writes_nothing_of_the_tree(lab: LabHandle, hosts: LabHosts, tree: Path) -> None:
     code = f"{HOLD}\nos.unlink(sys.argv[1])"
     with holding(code, tree / "scratch", "os.O_RDWR | os.O_CREAT"):
@@ -202,6 +207,7 @@ def test_a_file_without_a_name_writes_nothing_of_the_tree(lab: LabHandle, hosts:
     assert why_not_frozen(writers, vouched=False) == ()
 
 
+@pytest.mark.exhaustive
 def test_without_the_names_that_gluster_keeps_the_brick_is_walked(lab: LabHandle, hosts: LabHosts, tree: Path) -> None:
     path = tree / "deep/er/old"
     path.write_bytes(b"x")
@@ -215,6 +221,7 @@ def test_without_the_names_that_gluster_keeps_the_brick_is_walked(lab: LabHandle
     assert on_bricks(writers) == {(brick.name, b"frozen/ann/deep/er/old", True)}
 
 
+@pytest.mark.exhaustive
 def test_a_working_directory_on_this_machine(lab: LabHandle, hosts: LabHosts, tree: Path) -> None:
     """Bricks do not know of it; this machine, a client as well, does of its own ones."""
     with holding("", cwd=tree / "deep") as pid:
@@ -224,6 +231,7 @@ def test_a_working_directory_on_this_machine(lab: LabHandle, hosts: LabHosts, tr
     assert can_write(found)
 
 
+@pytest.mark.exhaustive
 def test_a_brick_that_is_down_is_unseen(lab: LabHandle, hosts: LabHosts, tree: Path) -> None:
     brick = lab.bricks[1]
     with lab.brick_down(brick):
@@ -233,6 +241,7 @@ def test_a_brick_that_is_down_is_unseen(lab: LabHandle, hosts: LabHosts, tree: P
     assert why_not_frozen(writers, vouched=False)
 
 
+@pytest.mark.exhaustive
 def test_a_host_without_a_section_is_unseen_and_the_others_are_seen(
     lab: LabHandle, hosts: LabHosts, tree: Path
 ) -> None:
@@ -257,6 +266,7 @@ def test_a_host_without_a_section_is_unseen_and_the_others_are_seen(
     assert len(expected) == 2
 
 
+@pytest.mark.exhaustive
 def test_over_ssh_and_a_host_whose_ssh_is_down(lab: LabHandle, tree: Path) -> None:
     if not lab.state.ssh_config:
         pytest.skip("the lab has no sshd: " + "; ".join(lab.state.notes))
@@ -300,6 +310,7 @@ def tops_of(lab: LabHandle, relative: Path) -> list[tuple[int, int, int, dict[st
     return found
 
 
+@pytest.mark.exhaustive
 def test_a_top_is_closed_through_the_mount_and_put_back_byte_for_byte(lab: LabHandle, tree: Path, public: Path) -> None:
     tree.chmod(0o2770)
     run_tool("setfacl", "-m", f"u:{UID + 1}:rwx,m::rwx", str(tree))

@@ -23,7 +23,7 @@ from tests.cluster.handle import LabHandle, wait_until
 from tests.cluster.shared_mount import seen_by_hosts
 from tests.cluster.site import LabSite, lab_site
 
-pytestmark = [pytest.mark.cluster, pytest.mark.needs_root]
+pytestmark = [pytest.mark.cluster, pytest.mark.needs_root, pytest.mark.exhaustive]
 
 WORK = "governed"
 FILES = 700

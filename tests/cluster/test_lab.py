@@ -22,7 +22,7 @@ from tests.cluster.handle import LabHandle, WallClock, bring_up, take_down, wait
 from tests.cluster.lab_remains import remains_of
 from tests.lab_facts import ODD_PROOFS, walk
 
-pytestmark = [pytest.mark.cluster, pytest.mark.needs_root]
+pytestmark = [pytest.mark.cluster, pytest.mark.needs_root, pytest.mark.exhaustive]
 
 NOT_ON_GLUSTER = {OddKind.FILE_CAPABILITY}
 """The FUSE client refuses security.capability unless it is mounted with another option."""

@@ -10,7 +10,7 @@ import pytest
 
 from tests.cluster.handle import LabHandle, is_alive
 
-pytestmark = [pytest.mark.cluster, pytest.mark.needs_root]
+pytestmark = [pytest.mark.cluster, pytest.mark.needs_root, pytest.mark.exhaustive]
 
 
 @pytest.fixture(autouse=True)

@@ -110,6 +110,7 @@ def kill(streams: list[ProcessIdentity]) -> None:
                 os.close(held)
 
 
+@pytest.mark.exhaustive
 def test_killed_at_twenty_random_instants_it_goes_on_and_ends_equal(
     lab: LabHandle, scratch: Path, make_xfs: MakeXfs
 ) -> None:
@@ -155,6 +156,7 @@ def test_killed_at_twenty_random_instants_it_goes_on_and_ends_equal(
             wait_until(lambda target=site.target: not streams_of(target), "no stream is left")  # type: ignore[misc]
 
 
+@pytest.mark.exhaustive
 def test_what_differs_after_a_run_beside_users_at_work_is_what_they_touched(
     make_lab: MakeLab, scratch: Path, make_xfs: MakeXfs
 ) -> None:

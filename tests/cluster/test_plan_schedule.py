@@ -9,7 +9,7 @@ from tests.cluster.handle import LabHandle
 from tests.cluster.site import LabSite, lab_site
 from tests.conftest import MakeXfs
 
-pytestmark = [pytest.mark.cluster, pytest.mark.needs_root]
+pytestmark = [pytest.mark.cluster, pytest.mark.needs_root, pytest.mark.exhaustive]
 
 
 @pytest.fixture

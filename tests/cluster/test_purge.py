@@ -23,7 +23,7 @@ from tests.run_site import fill_tree
 from tests.snapshots import snapshot
 from tests.xfs import XfsMount
 
-pytestmark = [pytest.mark.cluster, pytest.mark.needs_root]
+pytestmark = [pytest.mark.cluster, pytest.mark.needs_root, pytest.mark.exhaustive]
 
 FILES = 120
 NEIGHBOUR = "purge-neighbour"

@@ -53,6 +53,7 @@ def start_scan(runs: BrickRuns, host: LabHost) -> "subprocess.Popen[bytes]":
     return scanning
 
 
+@pytest.mark.exhaustive
 def test_a_brick_that_goes_down_in_a_scan_is_told_of(runs: BrickRuns, work: LabHandle) -> None:
     brick, scans = work.bricks[3], 0
     host = work.host_of(brick)
@@ -82,6 +83,7 @@ def test_a_brick_that_goes_down_in_a_scan_is_told_of(runs: BrickRuns, work: LabH
     assert brick.name in reasons
 
 
+@pytest.mark.exhaustive
 def test_a_brick_that_goes_down_in_a_run_stops_it_and_the_next_run_goes_on(runs: BrickRuns, work: LabHandle) -> None:
     runs.prepare()
     brick = work.bricks[2]
@@ -128,6 +130,7 @@ def test_chunks_of_a_host_that_is_cut_off_are_given_out_when_its_lease_is_over(
     leased.assert_equal()
 
 
+@pytest.mark.exhaustive
 def test_a_host_whose_network_is_down_stops_the_run_and_the_next_one_goes_on(
     leased: BrickRuns, work: LabHandle, request: pytest.FixtureRequest
 ) -> None:
@@ -147,6 +150,7 @@ def test_a_host_whose_network_is_down_stops_the_run_and_the_next_one_goes_on(
     leased.assert_equal()
 
 
+@pytest.mark.exhaustive
 def test_a_far_end_that_is_killed_is_started_again(runs: BrickRuns, work: LabHandle) -> None:
     runs.prepare()
     host = work.state.hosts[1]
@@ -162,6 +166,7 @@ def test_a_far_end_that_is_killed_is_started_again(runs: BrickRuns, work: LabHan
     runs.assert_equal()
 
 
+@pytest.mark.exhaustive
 def test_a_program_that_is_killed_goes_on_where_it_was(runs: BrickRuns, work: LabHandle) -> None:
     runs.prepare()
     for _ in range(2):
@@ -223,6 +228,7 @@ def is_quiet(lab: LabHandle) -> bool:
     return b"<task>" not in tasks or b"<status>3</status>" in tasks
 
 
+@pytest.mark.exhaustive
 @pytest.mark.guarantee("bricks-and-mount")
 @pytest.mark.parametrize("task", ["drain", "rebalance"])
 def test_while_files_are_moved_between_bricks_the_mount_is_read(moving: BrickRuns, task: str) -> None:
@@ -252,6 +258,7 @@ def test_while_files_are_moved_between_bricks_the_mount_is_read(moving: BrickRun
     moving.assert_equal()
 
 
+@pytest.mark.exhaustive
 def test_renames_during_a_run_are_mended_by_the_next_scan(moving: BrickRuns) -> None:
     lab = moving.lab
     tree = lab.source / WORK / "ann"

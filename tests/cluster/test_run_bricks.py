@@ -44,6 +44,7 @@ def test_a_whole_migration_runs_on_the_brick_servers(work: LabHandle, scratch: P
         runs.assert_equal()
 
 
+@pytest.mark.exhaustive
 def test_times_are_the_volumes_where_those_of_the_bricks_differ(runs: BrickRuns, work: LabHandle) -> None:
     """The clocks of brick servers and clients need not agree: each brick's own times are its server's."""
     brick_file = next(
@@ -61,6 +62,7 @@ def test_times_are_the_volumes_where_those_of_the_bricks_differ(runs: BrickRuns,
     runs.assert_equal()
 
 
+@pytest.mark.exhaustive
 def test_rsync_reads_the_bricks_too_and_sets_the_volumes_times(runs: BrickRuns, work: LabHandle) -> None:
     runs.prepare()
     runs.run("--engine", "rsync")
@@ -69,6 +71,7 @@ def test_rsync_reads_the_bricks_too_and_sets_the_volumes_times(runs: BrickRuns, 
     runs.assert_equal()
 
 
+@pytest.mark.exhaustive
 def test_hosts_without_the_target_leave_it_to_the_mount(work: LabHandle, scratch: Path) -> None:
     with brick_runs(work, scratch / "site") as runs:
         text = runs.site.file.read_text()
@@ -81,6 +84,7 @@ def test_hosts_without_the_target_leave_it_to_the_mount(work: LabHandle, scratch
         runs.assert_equal()
 
 
+@pytest.mark.exhaustive
 def test_a_host_that_refuses_the_key_is_told_of_and_read_through_the_mount(runs: BrickRuns, work: LabHandle) -> None:
     host = work.state.hosts[1]
     runs.prepare()
@@ -96,6 +100,7 @@ def test_a_host_that_refuses_the_key_is_told_of_and_read_through_the_mount(runs:
     runs.assert_equal()
 
 
+@pytest.mark.exhaustive
 def test_a_host_that_shows_another_key_is_told_of_and_read_through_the_mount(runs: BrickRuns, work: LabHandle) -> None:
     host = work.state.hosts[2]
     runs.prepare()
@@ -131,6 +136,7 @@ exec unshare -m --propagation private sh -c 'mount -t tmpfs none {path} && exec 
 """
 
 
+@pytest.mark.exhaustive
 def test_what_lies_in_a_bricks_place_is_not_read(runs: BrickRuns, work: LabHandle) -> None:
     """The file system of a brick is not mounted where those look that come over ssh (its own process sees it)."""
     brick = work.bricks[1]

@@ -111,6 +111,7 @@ def test_both_ways_give_the_same_catalog_of_a_distributed_volume(scans: BrickSca
     assert all(brick.ended for brick in last.bricks)
 
 
+@pytest.mark.exhaustive
 def test_both_ways_give_the_same_catalog_of_some_trees_alone(own: BrickScans) -> None:
     tree, other = own.lab.state.trees[:2]
     source, place = own.lab.source, os.fsdecode(tree)
@@ -141,6 +142,7 @@ def test_both_ways_give_the_same_catalog_of_some_trees_alone(own: BrickScans) ->
         assert any("home/nobody" in reason for reason in record.reasons)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "volume_type", [VolumeType.REPLICA3, VolumeType.ARBITER, VolumeType.DISTRIBUTED_REPLICATE], ids=str
 )
@@ -185,6 +187,7 @@ def heals(lab: LabHandle) -> bool:
     return summary.count(b"<totalNumberOfEntries>0<") < len(lab.bricks)
 
 
+@pytest.mark.exhaustive
 def test_times_are_the_volumes_whether_it_keeps_them_itself_or_not(own: BrickScans) -> None:
     write_plainly(own.lab)
     own.compare(own.scan("bricks"), own.scan("mount"))
@@ -210,6 +213,7 @@ def drop_client_cache(scans: BrickScans) -> None:
     scans.lab.drop_client_cache()
 
 
+@pytest.mark.exhaustive
 def test_a_brick_that_goes_down_in_mid_scan_makes_it_not_whole(own: BrickScans) -> None:
     victim = own.lab.bricks[1]
 
@@ -225,6 +229,7 @@ def test_a_brick_that_goes_down_in_mid_scan_makes_it_not_whole(own: BrickScans) 
     assert any(victim.name in reason and "down" in reason for reason in record.reasons)
 
 
+@pytest.mark.exhaustive
 def test_a_walk_that_is_killed_is_named_and_the_scan_ends(own: BrickScans) -> None:
     victim = own.lab.bricks[0]
     killed: set[int] = set()
@@ -266,6 +271,7 @@ def walkers_on(*hosts: LabHost, path: str = "") -> list[int]:
     return found
 
 
+@pytest.mark.exhaustive
 def test_a_host_that_is_not_reached_leaves_the_mount(own: BrickScans) -> None:
     own.absent = {own.lab.state.hosts[0].address}
     with pytest.raises(Refused, match="cannot be reached"):
@@ -275,6 +281,7 @@ def test_a_host_that_is_not_reached_leaves_the_mount(own: BrickScans) -> None:
     assert any("cannot be reached" in reason for reason in record.way_reasons)
 
 
+@pytest.mark.exhaustive
 def test_what_is_no_brick_of_the_volume_is_not_read(own: BrickScans) -> None:
     brick = own.lab.bricks[0]
     host, path = own.lab.host_of(brick), os.fsdecode(own.lab.brick_path(brick))
@@ -299,6 +306,7 @@ def test_what_is_no_brick_of_the_volume_is_not_read(own: BrickScans) -> None:
     assert record.whole, record.reasons
 
 
+@pytest.mark.exhaustive
 def test_a_killed_scan_of_bricks_starts_over_and_one_of_the_mount_waits_for_the_mount(own: BrickScans) -> None:
     async def stopped_at_first_rows() -> None:
         reached = asyncio.Event()
@@ -325,6 +333,7 @@ def test_a_killed_scan_of_bricks_starts_over_and_one_of_the_mount_waits_for_the_
     assert "starts over" in own.said()
 
 
+@pytest.mark.exhaustive
 def test_files_that_exist_throughout_are_in_one_of_two_scans_under_churn_and_renames(
     own: BrickScans, tmp_path: Path
 ) -> None:
@@ -400,6 +409,7 @@ def inodes_of(root: Path) -> dict[bytes, int]:
     return {path: inode for path, inode in found.items() if path != b".migrator-sentinel"}
 
 
+@pytest.mark.exhaustive
 @pytest.mark.guarantee("bricks-and-mount")
 def test_nothing_is_trusted_while_files_move_between_bricks(own: BrickScans) -> None:
     lab = own.lab

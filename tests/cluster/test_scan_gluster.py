@@ -62,6 +62,7 @@ def paths_on(root: bytes) -> set[bytes]:
     }
 
 
+@pytest.mark.exhaustive
 def test_a_scan_of_a_healthy_volume_is_whole_and_has_every_path(
     lab: LabHandle, source: Watched, site: ScanSite
 ) -> None:
@@ -75,6 +76,7 @@ def test_a_scan_of_a_healthy_volume_is_whole_and_has_every_path(
     assert {tree.path for tree in record.trees} == set(lab.state.trees)
 
 
+@pytest.mark.exhaustive
 def test_inode_numbers_are_those_of_the_gfids_and_unsigned(lab: LabHandle, source: Watched, site: ScanSite) -> None:
     record = site.scan(source=source, trees=trees_of(lab))
     rows = {row["path"]: row for row in site.rows(record) if row["type"] == "file"}
@@ -93,6 +95,7 @@ def test_inode_numbers_are_those_of_the_gfids_and_unsigned(lab: LabHandle, sourc
     assert any(row["ino"] >= 2**63 for row in rows.values())
 
 
+@pytest.mark.exhaustive
 def test_with_a_brick_down_fewer_files_are_seen_and_the_scan_says_so(
     lab: LabHandle, source: Watched, site: ScanSite
 ) -> None:
@@ -129,6 +132,7 @@ def test_a_brick_that_goes_down_in_the_middle_of_a_scan_is_noticed(
     assert any(brick.name in reason for reason in record.reasons)
 
 
+@pytest.mark.exhaustive
 def test_bricks_of_a_host_that_does_not_answer_are_not_taken_for_up(
     lab: LabHandle, source: Watched, site: ScanSite
 ) -> None:
@@ -147,6 +151,7 @@ def test_bricks_of_a_host_that_does_not_answer_are_not_taken_for_up(
         assert any(name in reason for reason in record.reasons)
 
 
+@pytest.mark.exhaustive
 def test_without_an_answer_from_gluster_the_scan_is_not_whole(lab: LabHandle, source: Watched, site: ScanSite) -> None:
     with lab.glusterd_down(lab.state.hosts[0]):
         record = site.scan(source=source, trees=trees_of(lab))
@@ -166,10 +171,12 @@ def test_an_unmounted_volume_is_refused_and_not_taken_for_an_empty_one(
     assert site.scan(source=source, trees=trees_of(lab)).whole
 
 
+@pytest.mark.exhaustive
 def test_quotas_are_read(lab: LabHandle, source: Watched) -> None:
     assert list(asyncio.run(source.quotas())) == []
 
 
+@pytest.mark.exhaustive
 def test_a_brick_that_is_drained_and_not_committed_makes_the_scan_not_whole(make_lab: MakeLab, tmp_path: Path) -> None:
     lab = make_lab(files=40, users=2, odd=False)
     source, site = Watched(lab), ScanSite(tmp_path, root=lab.source)

@@ -24,7 +24,7 @@ from migrator.stages.doctor import DoctorWorld, examine
 from migrator.stages.init import InitRequest, InitResult, draft_site, make_state_directory, record_site
 from tests.cluster.handle import LabHandle, WallClock, wait_until
 
-pytestmark = [pytest.mark.cluster, pytest.mark.needs_root]
+pytestmark = [pytest.mark.cluster, pytest.mark.needs_root, pytest.mark.exhaustive]
 
 SENTINEL = os.fsdecode(SENTINEL_NAME)
 

@@ -1,5 +1,5 @@
-"""A whole small migration, by the commands of `make demo`: users move, brick after brick becomes room of the target, and the volume is
-retired. All that anybody had is on the target then.
+"""A whole small migration, by the commands of `make demo`: users are copied, verified and moved, one of them back and forth; brick
+after brick is drained and becomes room of the target, and the volume is retired. All that anybody had is on the target then.
 """
 
 import json
@@ -10,6 +10,7 @@ import pytest
 
 from migrator.domain.units import MIB
 from tests.cluster.conftest import MakeLab
+from tests.cluster.handle import LabHandle
 from tests.cluster.site import LabSite
 from tools import demo
 from tools.tree_contents import Seen, everything
@@ -21,6 +22,27 @@ def users_files(root: Path) -> dict[str, Seen]:
     """Everything of everybody, with its digest, owner, mode and time."""
     trees = [*sorted(one for one in (root / "home").iterdir() if one.is_dir()), root / "shared"]
     return {tree.name: everything(tree) for tree in trees}
+
+
+def change(tree: Path) -> None:
+    """One new file, one that has another name, one that is gone."""
+    files = sorted(path for path in tree.rglob("*") if path.is_file() and not path.is_symlink())
+    (tree / "new").write_text("new")
+    files[0].rename(tree / "renamed")
+    files[1].unlink()
+
+
+def go_back_and_come_again(lab: LabHandle, site: LabSite, user: str) -> None:
+    """What a user did on the target comes with him, both ways."""
+    there, back = lab.target / "home" / user, lab.source / "home" / user
+    change(there)
+    (ended,) = site.json("rollback", "--user", user)["outcomes"]
+    assert (ended["ending"], ended["cutover"]["state"]) == ("moved", "rolled-back"), ended
+    assert everything(back) == everything(there)
+    (back / "again").write_text("again")
+    (ended,) = site.json("cutover", "--user", user)["outcomes"]
+    assert ended["ending"] == "moved", ended
+    assert (there / "again").read_text() == "again"
 
 
 def test_a_source_is_emptied_brick_by_brick_and_its_disks_are_room_of_the_target(make_lab: MakeLab) -> None:
@@ -45,6 +67,15 @@ def test_a_source_is_emptied_brick_by_brick_and_its_disks_are_room_of_the_target
     demo.move_users(site.file, directory, "gluster")
     links = {one.name: one.resolve() for one in (directory / "home").iterdir()}
     assert {top.is_relative_to(lab.target) for top in links.values()} == {True, False}, "one batch works on the target"
+    on_target = {name: top for name, top in links.items() if top.is_relative_to(lab.target)}
+    assert {name: everything(top) for name, top in on_target.items()} == {name: before[name] for name in on_target}
+    moved = next(name for name in on_target if name != "shared")
+    go_back_and_come_again(lab, site, moved)
+    stays = links[next(name for name, top in links.items() if top.is_relative_to(lab.source))]
+    change(stays)
+    assert site.call("run", "--all", "--deltas", "1").returncode == 0
+    before = {name: everything(top) for name, top in links.items()}
+    assert users_files(lab.target) == before, "what changed came by a delta pass"
     demo.empty_the_source(site.file, directory)
 
     assert users_files(lab.target) == before

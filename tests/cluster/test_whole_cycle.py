@@ -28,7 +28,7 @@ from tests.cluster.test_brick_drain import SETTINGS, Drains
 from tools.rehearsal import rehearse
 from tools.tree_contents import everything
 
-pytestmark = [pytest.mark.cluster, pytest.mark.needs_root]
+pytestmark = [pytest.mark.cluster, pytest.mark.needs_root, pytest.mark.exhaustive]
 
 CHURN_PER_S = 3.0
 """What users rename or delete under Gluster counts as a failure, and the drain begins anew: some of that is enough."""

@@ -13,7 +13,7 @@ from tests.contracts.test_executors import TestConfined, World
 from tests.contracts.test_hosts import Reached
 from tests.slurm import Slurm, missing_for_slurm, running_slurm, suite_over
 
-pytestmark = pytest.mark.needs_root
+pytestmark = [pytest.mark.needs_root, pytest.mark.exhaustive]
 globals().update(suite_over(test_hosts, "reached"), **suite_over(test_executors, "world"))
 __all__ = ["TestConfined"]
 

@@ -10,7 +10,7 @@ from tests.contracts import test_processes
 from tests.contracts.test_processes import runner, token
 from tests.slurm import Slurm, missing_for_slurm, running_slurm, suite_over
 
-pytestmark = pytest.mark.needs_root
+pytestmark = [pytest.mark.needs_root, pytest.mark.exhaustive]
 globals().update(suite_over(test_processes, "processes"))
 __all__ = ["runner", "token"]
 

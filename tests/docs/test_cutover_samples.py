@@ -167,6 +167,7 @@ def waiting(slurm: Slurm) -> dict[str, str]:
     return dict(line.split("|") for line in lines)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.needs_root
 def test_waiting_jobs_are_held_and_released(slurm: Slurm, scratch: Path) -> None:
     slurm.calm()
@@ -191,6 +192,7 @@ def test_waiting_jobs_are_held_and_released(slurm: Slurm, scratch: Path) -> None
     assert list((scratch / "held").iterdir()) == []
 
 
+@pytest.mark.exhaustive
 @pytest.mark.needs_root
 def test_while_a_job_runs_it_is_not_yet_time_and_nothing_stays_held(slurm: Slurm, scratch: Path) -> None:
     slurm.calm()
@@ -207,6 +209,7 @@ def test_while_a_job_runs_it_is_not_yet_time_and_nothing_stays_held(slurm: Slurm
     assert list((scratch / "held").iterdir()) == []
 
 
+@pytest.mark.exhaustive
 @pytest.mark.needs_root
 def test_where_slurm_does_not_answer_nobody_is_frozen_and_the_list_stays(slurm: Slurm, scratch: Path) -> None:
     slurm.calm()

@@ -15,7 +15,7 @@ from tests.snapshots import snapshot
 REPOSITORY = Path(__file__).parents[2]
 FILES = 60
 
-pytestmark = pytest.mark.needs_root
+pytestmark = [pytest.mark.needs_root, pytest.mark.exhaustive]
 
 
 def run_child(directory: Path, kill_at: int) -> bool:

@@ -17,6 +17,8 @@ from migrator.adapters.ledger.sqlite import open_ledger
 from migrator.domain.benchmark import BenchmarkRecord, BenchmarkState
 from tests.cli_site import Site
 
+pytestmark = pytest.mark.exhaustive
+
 DEADLINE_S = 600.0
 READERS = 17
 

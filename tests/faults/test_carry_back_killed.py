@@ -17,7 +17,7 @@ from tests.delta_changes import build, change, let_settle, write
 from tests.faults.carry_child import PHASES, ask
 from tests.run_site import DEADLINE_S, REPOSITORY, RealSite
 
-pytestmark = pytest.mark.needs_root
+pytestmark = [pytest.mark.needs_root, pytest.mark.exhaustive]
 
 RENAMED = 800
 SENT = 400

@@ -57,6 +57,7 @@ def moved(site: CutSite, *, hooks_ended: bool = True) -> None:
     site.assert_works_on("target", expected, hooks_ended=hooks_ended)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("where", ["pre-pass.d/60-waits", "pre-switch.d/60-waits"])
 def test_interrupted_in_the_freeze(site: CutSite, where: str) -> None:
     here = site.directory / "here"
@@ -74,6 +75,7 @@ def test_interrupted_in_the_freeze(site: CutSite, where: str) -> None:
     moved(site, hooks_ended=False)
 
 
+@pytest.mark.exhaustive
 def test_interrupted_after_the_switch_the_user_is_brought_on(site: CutSite) -> None:
     here, expected = site.directory / "here", site.snapshot()
     site.hook("post-switch.d/60-waits", f"touch {here}; exec sleep 300")
@@ -96,6 +98,7 @@ def test_interrupted_after_the_switch_the_user_is_brought_on(site: CutSite) -> N
     assert site.calls() == []
 
 
+@pytest.mark.exhaustive
 def test_a_target_that_is_full_in_the_final_pass(site: CutSite) -> None:
     big, filler = site.source() / "big", site.site.target.path / "filler"
     big.write_bytes(os.urandom(8 * MIB))
@@ -115,6 +118,7 @@ def test_a_target_that_is_full_in_the_final_pass(site: CutSite) -> None:
     moved(site)
 
 
+@pytest.mark.exhaustive
 def test_a_target_that_is_replaced_by_an_empty_directory_in_the_freeze(site: CutSite, scratch: Path) -> None:
     target, empty = site.site.target.path, scratch / "empty"
     empty.mkdir()
@@ -153,6 +157,7 @@ def test_a_verification_with_a_difference(site: CutSite) -> None:
     moved(site)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("stage", ["pre-freeze", "pre-switch"])
 @pytest.mark.parametrize("code", [1, 62])
 def test_a_hook_that_refuses_or_skips(site: CutSite, stage: str, code: int) -> None:
@@ -170,6 +175,7 @@ def test_a_hook_that_refuses_or_skips(site: CutSite, stage: str, code: int) -> N
     moved(site)
 
 
+@pytest.mark.exhaustive
 def test_hooks_around_a_thaw_that_fail_keep_nobody_frozen(site: CutSite) -> None:
     site.hook("pre-thaw.d/60-fails", "exit 1")
     site.hook("post-thaw.d/60-fails", "echo the mail did not go; exit 1")

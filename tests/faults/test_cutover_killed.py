@@ -169,6 +169,7 @@ def test_killed_at_a_transition_the_same_command_finishes(site: CutSite) -> None
     assert not [one for one in proven if None in one], "what a killed call had done is written down by the next"
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("verb", SIDES)
 def test_killed_inside_every_single_change_of_a_top_or_a_link(site: CutSite, verb: str) -> None:
     """Each call goes on with what the one before it has left, and comes a little further, or has it to do anew."""
@@ -187,6 +188,7 @@ def test_killed_inside_every_single_change_of_a_top_or_a_link(site: CutSite, ver
     assert deaths >= 6
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("verb", SIDES)
 def test_killed_while_a_user_is_given_up(site: CutSite, verb: str) -> None:
     """The thaw where he was is an act like any other."""
@@ -206,6 +208,7 @@ def test_killed_while_a_user_is_given_up(site: CutSite, verb: str) -> None:
         assert "not tonight" in site.states()[-1][1]
 
 
+@pytest.mark.exhaustive
 def test_killed_at_random_instants_there_and_back(site: CutSite) -> None:
     draw, top, kills = random.Random(1), top_facts(site.tree()), 0
     for verb in ("cutover", "rollback"):

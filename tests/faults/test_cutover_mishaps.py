@@ -58,6 +58,7 @@ def dies_at(step: CutoverStep) -> Callable[[], None]:
     return patch
 
 
+@pytest.mark.exhaustive
 def test_an_attempt_that_was_killed_before_it_froze_anybody_is_gone_on_with(site: CutSite) -> None:
     assert site.start("cutover", "--user", "ann", before=dies_after("plan")).end().code == -signal.SIGKILL
     assert site.states() == [("planned", "")]
@@ -68,6 +69,7 @@ def test_an_attempt_that_was_killed_before_it_froze_anybody_is_gone_on_with(site
     assert [state for state, _ in site.states()] == ["retained"]
 
 
+@pytest.mark.exhaustive
 def test_an_attempt_of_an_earlier_plan_is_gone_on_with_for_the_user_by_name(site: CutSite) -> None:
     site.start("cutover", "--user", "ann", before=dies_after("plan")).end()
     site.call("scan", "--json")
@@ -78,6 +80,7 @@ def test_an_attempt_of_an_earlier_plan_is_gone_on_with_for_the_user_by_name(site
     assert site.rows("SELECT plan, state FROM cutovers") == [("plan-0001", "retained")]
 
 
+@pytest.mark.exhaustive
 def test_a_user_who_was_moved_by_an_earlier_plan_works_on_the_target_already(site: CutSite) -> None:
     site.cutover()
     site.call("scan", "--json")
@@ -89,6 +92,7 @@ def test_a_user_who_was_moved_by_an_earlier_plan_works_on_the_target_already(sit
     assert site.rows("SELECT tree FROM target_backups") == [(b"home/ann",)]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("verb", ["cutover", "rollback"])
 def test_a_user_is_thawed_where_he_was_when_the_hook_that_switches_refuses(site: CutSite, verb: str) -> None:
     site.site.file.write_text(site.site.file.read_text().replace("link =", 'switch = "hook"\n# link ='))
@@ -106,6 +110,7 @@ def test_a_user_is_thawed_where_he_was_when_the_hook_that_switches_refuses(site:
     assert site.states()[0][0] == {"cutover": "reverted", "rollback": "retained"}[verb]
 
 
+@pytest.mark.exhaustive
 def test_nobody_is_said_to_work_on_the_source_whose_top_was_closed_before(site: CutSite) -> None:
     """As where the ledger of a cutover was lost, or is older than its freeze."""
     top = site.source()
@@ -121,6 +126,7 @@ def test_nobody_is_said_to_work_on_the_source_whose_top_was_closed_before(site: 
     assert site.states() == []
 
 
+@pytest.mark.exhaustive
 def test_whatever_keeps_a_call_from_its_work_the_user_who_may_be_frozen_is_named(site: CutSite) -> None:
     site.start("cutover", "--user", "ann", before=dies_at(CutoverStep.FINAL_PASS)).end()
     (site.directory / "hooks" / "pre-freeze.d" / "50-said").chmod(0o777)
@@ -131,6 +137,7 @@ def test_whatever_keeps_a_call_from_its_work_the_user_who_may_be_frozen_is_named
     assert "ann may be frozen" in done.err
 
 
+@pytest.mark.exhaustive
 def test_an_interruption_in_the_middle_of_closing_a_top_ends_with_the_top_as_it_was(site: CutSite) -> None:
     before, release = top_facts(site.source()), site.directory / "go-on"
 
@@ -154,6 +161,7 @@ def test_an_interruption_in_the_middle_of_closing_a_top_ends_with_the_top_as_it_
     assert site.states()[-1][0] == "reverted"
 
 
+@pytest.mark.exhaustive
 def test_a_verification_leaves_out_whoever_works_on_the_target(site: CutSite) -> None:
     site.cutover()
     change(site.tree())
@@ -165,6 +173,7 @@ def test_a_verification_leaves_out_whoever_works_on_the_target(site: CutSite) ->
     assert site.call("verify", "--user", "ann", "--json").json == []
 
 
+@pytest.mark.exhaustive
 def test_a_state_directory_that_fills_up_in_the_freeze_does_not_hide_who_is_frozen(site: CutSite) -> None:
     state, kept = site.directory / "state", site.directory / "state-before"
     shutil.copytree(state, kept)
@@ -183,6 +192,7 @@ def test_a_state_directory_that_fills_up_in_the_freeze_does_not_hide_who_is_froz
         run_tool("umount", "-l", str(state))
 
 
+@pytest.mark.exhaustive
 def test_what_the_other_name_of_a_file_was_used_for_on_the_target_is_sent_again(site: CutSite) -> None:
     """A hard link between two users: the one who was moved first writes through it."""
     other = site.source("ben") / "shared"
@@ -204,6 +214,7 @@ def test_what_the_other_name_of_a_file_was_used_for_on_the_target_is_sent_again(
     assert (site.tree() / "d1" / "f0001").read_bytes().endswith(b"by ann")
 
 
+@pytest.mark.exhaustive
 def test_a_user_whose_link_is_named_anew_is_left_alone(site: CutSite) -> None:
     """The link that was switched is another one: what the new one says tells nothing of it."""
     site.cutover()

@@ -17,7 +17,7 @@ from tests.delta_changes import build, change, let_settle, write
 from tests.faults.delta_child import PHASES, deltas
 from tests.run_site import DEADLINE_S, RealSite
 
-pytestmark = pytest.mark.needs_root
+pytestmark = [pytest.mark.needs_root, pytest.mark.exhaustive]
 
 RENAMED = 1500
 SENT = 400

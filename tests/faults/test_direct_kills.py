@@ -68,6 +68,7 @@ def killed_at(call: str, time: int, source: Path, target: Path, names: bytes, *,
     return done.returncode != 0
 
 
+@pytest.mark.exhaustive
 def test_killed_at_any_call_and_run_again_gives_the_same_tree(xfs_source: XfsMount) -> None:
     source, target = xfs_source.path / "s", xfs_source.path / "t"
     small_tree(source)
@@ -106,6 +107,7 @@ def big_file(path: Path, *, size: int = 5 * RANGE_BYTES + 17) -> tuple[int, int]
     return seen.st_size, seen.st_mtime_ns
 
 
+@pytest.mark.exhaustive
 def test_ranges_killed_anywhere_and_done_again(xfs_source: XfsMount) -> None:
     source, target = xfs_source.path / "s", xfs_source.path / "t"
     source.mkdir()

@@ -17,7 +17,7 @@ from migrator.adapters.executors.system import SystemExecutor
 from migrator.domain.errors import Refused
 from migrator.ports.processes import Command
 
-pytestmark = pytest.mark.needs_root
+pytestmark = [pytest.mark.needs_root, pytest.mark.exhaustive]
 
 TREE = b"home/alice"
 

@@ -18,7 +18,7 @@ from tests.integration.test_fpsync import crawled, equal_but, fill, programs
 from tests.run_site import wait_for
 from tests.xfs import XfsMount
 
-pytestmark = pytest.mark.needs_root
+pytestmark = [pytest.mark.needs_root, pytest.mark.exhaustive]
 
 
 class Replaced:

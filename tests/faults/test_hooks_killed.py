@@ -15,6 +15,8 @@ from tests.cli_site import Site
 from tests.hook_site import IN_ORDER, HookSite
 from tests.run_site import DEADLINE_S, wait_for
 
+pytestmark = pytest.mark.exhaustive
+
 HANG = 'if [ -e "{go}" ]; then exit 0; fi\nsetsid sleep 1000 &\necho begun > "{begun}"\nsleep 1000'
 
 

@@ -141,6 +141,7 @@ def wrapper(directory: Path, text: str) -> str:
     return str(path)
 
 
+@pytest.mark.exhaustive
 class TestRefused:
     """Errors that say what to do."""
 
@@ -254,6 +255,7 @@ class TestRefused:
 class TestLost:
     """In the middle of a stream."""
 
+    @pytest.mark.exhaustive
     def test_the_network_goes_and_comes_back(self, sshd: Sshd, token: str) -> None:
         async def lose() -> None:
             # The time to connect is what it takes to see that nobody answers; one who is only slow is asked again.
@@ -275,6 +277,7 @@ class TestLost:
 
         asyncio.run(lose())
 
+    @pytest.mark.exhaustive
     def test_a_host_that_hangs_is_settled_when_it_is_reached_again(self, sshd: Sshd, token: str) -> None:
         """Its far end was stopped, so that no lease ran out there: the next connection ends what it left."""
 
@@ -294,6 +297,7 @@ class TestLost:
 
         asyncio.run(lose())
 
+    @pytest.mark.exhaustive
     def test_a_killed_connection_is_noticed_at_once(self, sshd: Sshd, token: str) -> None:
         async def lose() -> None:
             host = RemoteHost(sshd.transport(), lease_s=1000.0, grace_s=0.3)
@@ -345,6 +349,7 @@ class TestLost:
         asyncio.run(lose())
 
 
+@pytest.mark.exhaustive
 @pytest.mark.needs_root
 def test_what_hangs_in_the_kernel_is_said(xfs_target: XfsMount, token: str) -> None:
     """In D state, as on a file system that does not answer: reported as not ended, by every way of asking."""

@@ -22,7 +22,7 @@ from tests.run_site import fill_tree
 from tests.snapshots import snapshot
 from tests.xfs import XfsMount
 
-pytestmark = pytest.mark.needs_root
+pytestmark = [pytest.mark.needs_root, pytest.mark.exhaustive]
 
 FILES = 30
 

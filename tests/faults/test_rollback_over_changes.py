@@ -50,6 +50,7 @@ def test_what_root_changed_on_the_source_stops_a_rollback_until_it_is_given_up(s
     assert kept == {"made by root": b"root's", "f0001": b"root was here"}
 
 
+@pytest.mark.exhaustive
 def test_what_a_rollback_carried_before_it_was_given_up_is_nobodys_change(site: CutSite) -> None:
     site.cutover()
     (site.target() / "d0" / "new of the user").write_bytes(b"new")
@@ -66,6 +67,7 @@ def test_what_a_rollback_carried_before_it_was_given_up_is_nobodys_change(site: 
     assert site.snapshot() == before
 
 
+@pytest.mark.exhaustive
 def test_the_source_is_purged_after_a_rollback_that_was_given_up_with_what_it_had_carried(site: CutSite) -> None:
     site.write(cutover='retain = "0s"')
     site.cutover()
@@ -98,6 +100,7 @@ def no_verification() -> None:
     CarryingBack.verify = fails  # type: ignore[method-assign, assignment]  # in a process of its own
 
 
+@pytest.mark.exhaustive
 def test_what_a_rollback_carried_without_proof_is_purged_after_a_verification_of_that_user(site: CutSite) -> None:
     site.write(cutover='retain = "0s"')
     site.cutover()
@@ -125,6 +128,7 @@ def test_what_a_rollback_carried_without_proof_is_purged_after_a_verification_of
     assert site.snapshot() == before
 
 
+@pytest.mark.exhaustive
 def test_what_was_carried_and_then_changed_on_both_sides_stays(site: CutSite) -> None:
     site.write(cutover='retain = "0s"')
     site.cutover()

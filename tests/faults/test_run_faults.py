@@ -63,6 +63,7 @@ def test_kill_9_at_random_instants_loses_nothing(site: RealSite) -> None:
     assert "nothing was copied" in again.stderr
 
 
+@pytest.mark.exhaustive
 def test_all_streams_killed_the_run_goes_on_by_itself(site: RealSite) -> None:
     with site.started(*SLOW) as process:
         for _ in range(3):
@@ -75,6 +76,7 @@ def test_all_streams_killed_the_run_goes_on_by_itself(site: RealSite) -> None:
     assert site.differences() == ""
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_signals_stop_cleanly(site: RealSite, number: signal.Signals) -> None:
     with site.started(*SLOWER) as process:
@@ -110,6 +112,7 @@ def test_a_target_cut_off_from_power_has_what_was_done(site: RealSite) -> None:
     assert site.differences() == ""
 
 
+@pytest.mark.exhaustive
 def test_a_target_that_breaks_stops_the_pool(site: RealSite) -> None:
     with site.started(*SLOWER) as process:
         wait_for(site.streams, "streams")
@@ -122,6 +125,7 @@ def test_a_target_that_breaks_stops_the_pool(site: RealSite) -> None:
     assert site.differences() == ""
 
 
+@pytest.mark.exhaustive
 def test_a_target_that_gets_full_stops_the_pool_and_tells_what_to_do(
     scratch: Path, xfs_source: XfsMount, tiny_xfs: XfsMount
 ) -> None:
@@ -143,6 +147,7 @@ def test_a_target_that_gets_full_stops_the_pool_and_tells_what_to_do(
         assert site.differences() == ""
 
 
+@pytest.mark.exhaustive
 def test_a_target_without_inodes_stops_the_pool(scratch: Path, xfs_source: XfsMount, make_xfs: MakeXfs) -> None:
     target = make_xfs(size_bytes=64 * MIB, max_inodes=1280)
     for site in made_site(scratch, xfs_source, target):
@@ -163,6 +168,7 @@ def test_a_target_without_inodes_stops_the_pool(scratch: Path, xfs_source: XfsMo
         assert site.differences() == ""
 
 
+@pytest.mark.exhaustive
 def test_a_read_only_target_is_refused(site: RealSite) -> None:
     site.target.remount("ro")
     try:
@@ -176,6 +182,7 @@ def test_a_read_only_target_is_refused(site: RealSite) -> None:
     assert site.differences() == ""
 
 
+@pytest.mark.exhaustive
 def test_a_frozen_target_is_stuck_and_does_not_hold_the_program(
     scratch: Path, xfs_source: XfsMount, xfs_target: XfsMount
 ) -> None:

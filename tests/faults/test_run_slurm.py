@@ -14,7 +14,7 @@ from tests.run_site import RealSite, fill_tree, wait_for
 from tests.slurm import Slurm, missing_for_slurm, running_slurm
 from tests.xfs import XfsMount
 
-pytestmark = pytest.mark.needs_root
+pytestmark = [pytest.mark.needs_root, pytest.mark.exhaustive]
 
 _MOVERS = """movers = "slurm"
 engine = "direct"

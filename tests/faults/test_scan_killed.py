@@ -11,6 +11,8 @@ import pytest
 
 from tests.scan_site import ScanSite
 
+pytestmark = pytest.mark.exhaustive
+
 REPOSITORY = Path(__file__).parents[2]
 
 

@@ -19,7 +19,7 @@ from migrator.ports.hosts import Host, HostLost
 from migrator.ports.processes import Command, Completed
 from tests.slurm import DEADLINE_S, NODES, SITE_ID, Slurm, missing_for_slurm, running_slurm
 
-pytestmark = pytest.mark.needs_root
+pytestmark = [pytest.mark.needs_root, pytest.mark.exhaustive]
 
 STUBBORN = b"trap '' TERM; (trap '' TERM; while :; do sleep 0.05; done) & echo up; while :; do sleep 0.05; done"
 

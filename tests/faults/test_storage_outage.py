@@ -18,7 +18,7 @@ from tests.faults.test_run_faults import SLOW, SLOWER, MakeXfs, fill_up, given_b
 from tests.run_site import RealSite, fill_tree, unfreeze, wait_for
 from tests.xfs import XfsMount
 
-pytestmark = pytest.mark.needs_root
+pytestmark = [pytest.mark.needs_root, pytest.mark.exhaustive]
 
 STALL = 'stall_timeout = "12s"'
 LOST = targets("", changes={"target_storage_201": {"last_contact": "61s ago"}})

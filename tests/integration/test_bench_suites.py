@@ -42,6 +42,7 @@ def left_in(site: BenchSite) -> list[str]:
     return [name for place in site.places for name in os.listdir(os.fsdecode(place.root))]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", list(SuiteName))
 def test_every_suite_is_measured_on_both_and_leaves_nothing(site: BenchSite, name: SuiteName) -> None:
     summary = asyncio.run(run_benchmarks(request(site, name), site.world))

@@ -17,6 +17,8 @@ from bench.timing import Contestant, ContestantFailed, Run, Series, alternate, b
 from bench.trees import Tally, churn, fill, small_users, tally
 from migrator.stages.lab.machine import loops_beneath, mounts_beneath, why_no_cluster
 
+pytestmark = pytest.mark.exhaustive
+
 REPOSITORY = Path(__file__).parents[2]
 
 

@@ -4,6 +4,8 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import pytest
+
 from migrator.domain.hooks import HookStep
 from migrator.domain.retirement import RetireEnding, RetirementState
 from migrator.stages.bricks.retire_context import RetirementWorld
@@ -11,6 +13,8 @@ from tests.deaths import Death, Killed, dying
 from tests.fakes import inline
 from tests.kills import DoingHooks, Left, copied, deaths, new_ledger, ticking
 from tests.retire_site import Rooted, Site, Volume, found
+
+pytestmark = pytest.mark.exhaustive
 
 S = RetirementState
 CHANGED = b"home/alice/y"

@@ -195,6 +195,7 @@ def test_a_dry_run_takes_the_decision_by_a_newer_catalog_and_writes_nothing(site
     assert site.ledger.runs.latest() is None
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("nth", range(4))
 @pytest.mark.parametrize("place", ["state", "clients", "scan", "back up", "before stop", "after stop"])
 def test_killed_anywhere_the_same_command_brings_it_to_its_end(site: Site, place: str, nth: int) -> None:

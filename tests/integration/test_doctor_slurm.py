@@ -12,7 +12,7 @@ from migrator.domain.finding import Finding, FindingStatus
 from migrator.stages.doctor.slurm import examine_slurm
 from tests.slurm import Slurm, missing_for_slurm, running_slurm
 
-pytestmark = pytest.mark.needs_root
+pytestmark = [pytest.mark.needs_root, pytest.mark.exhaustive]
 
 
 @pytest.fixture(scope="module")

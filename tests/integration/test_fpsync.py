@@ -105,6 +105,7 @@ def test_odd_files_do_no_harm(
     assert equal_but(world) == {}
 
 
+@pytest.mark.exhaustive
 def test_ended_in_the_middle_it_goes_on_where_it_was(world: DriverWorld) -> None:
     async def cancel() -> None:
         task = asyncio.create_task(world.drive(bwlimit_bytes_per_s=SLOW))
@@ -146,6 +147,7 @@ async def until_streams_work(world: DriverWorld, task: "asyncio.Task[object]") -
         await asyncio.sleep(0.02)
 
 
+@pytest.mark.exhaustive
 def test_after_another_boot_everything_is_sent_again(world: DriverWorld) -> None:
     async def cancel() -> None:
         task = asyncio.create_task(world.drive(bwlimit_bytes_per_s=SLOW))
@@ -162,6 +164,7 @@ def test_after_another_boot_everything_is_sent_again(world: DriverWorld) -> None
     assert result.counters.files >= 400, "what had arrived is sent again"
 
 
+@pytest.mark.exhaustive
 def test_killed_by_others_it_goes_on_by_itself(world: DriverWorld) -> None:
     async def kill() -> None:
         task = asyncio.create_task(world.drive(bwlimit_bytes_per_s=SLOW))
@@ -176,6 +179,7 @@ def test_killed_by_others_it_goes_on_by_itself(world: DriverWorld) -> None:
     assert equal_but(world) == {}
 
 
+@pytest.mark.exhaustive
 def test_streams_that_stand_still_are_ended(world: DriverWorld) -> None:
     async def hold() -> None:
         task = asyncio.create_task(world.drive(bwlimit_bytes_per_s=SLOW, stall_timeout_s=5.0))
@@ -192,6 +196,7 @@ def test_streams_that_stand_still_are_ended(world: DriverWorld) -> None:
     assert world.chunk.state is ChunkState.PENDING
 
 
+@pytest.mark.exhaustive
 def test_a_full_target_stops_it_before_its_queue_is_through(
     scratch: Path, xfs_source: XfsMount, tiny_xfs: XfsMount, driver: Fpsync
 ) -> None:
@@ -219,6 +224,7 @@ def test_a_missing_program_stops_it(world: DriverWorld) -> None:
     assert world.under_way.stop_found[0] is StopReason.TOOL_MISSING, world.under_way.stop_found
 
 
+@pytest.mark.exhaustive
 def test_files_that_cannot_be_read_are_left_to_the_look_that_follows(world: DriverWorld) -> None:
     """A directory in the place of a file on the target: rsync complains, fpsync ends with 1, the run goes on."""
     blocked = world.target_tree / "d1" / "f0001" / "in the way"

@@ -119,6 +119,7 @@ def words(sql: str) -> list[str]:
 
 
 class TestKill:
+    @pytest.mark.exhaustive
     def test_at_any_instant_leaves_a_consistent_ledger(self, file: Path) -> None:
         chunks = 400
         with open_ledger(file, create=True) as ledger:
@@ -363,6 +364,7 @@ class TestBackup:
         assert not (tmp_path / "b").exists()
 
 
+@pytest.mark.exhaustive
 def test_a_hundred_thousand_chunks(file: Path) -> None:
     chunks = 100_000
     with open_ledger(file, create=True) as ledger:

@@ -12,6 +12,8 @@ import pytest
 
 from migrator.adapters.native.program import NativeProgram, NoNativeProgram, native_program
 
+pytestmark = pytest.mark.exhaustive
+
 REPOSITORY = Path(__file__).parents[2]
 NATIVE = Path("migrator/adapters/native")
 

@@ -79,6 +79,7 @@ def test_names_with_newlines_and_other_odd_ones_do_no_harm(
     assert equal_but(world) == {}
 
 
+@pytest.mark.exhaustive
 def test_a_full_target_stops_it(scratch: Path, xfs_source: XfsMount, tiny_xfs: XfsMount, driver: Parsyncfp2) -> None:
     fill(xfs_source.path / "home" / "alice", files=300, size_bytes=256 * KIB)
     world = DriverWorld(scratch, xfs_source.path, tiny_xfs.path, driver, part_bytes=4 * 1024 * KIB)
@@ -98,6 +99,7 @@ def test_a_missing_program_stops_it(world: DriverWorld) -> None:
     assert world.under_way.stop_found[0] is StopReason.TOOL_MISSING
 
 
+@pytest.mark.exhaustive
 def test_killed_it_starts_anew(world: DriverWorld) -> None:
     async def cancel() -> None:
         task = asyncio.create_task(world.drive(bwlimit_bytes_per_s=256 * KIB))

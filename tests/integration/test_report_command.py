@@ -68,6 +68,7 @@ class TestReport:
 
 @pytest.mark.needs_root
 class TestPdf:
+    @pytest.mark.exhaustive
     @pytest.mark.skipif(shutil.which("chromium") is None, reason="there is no chromium")
     def test_the_page_is_printed_on_a4(self, hook_site: HookSite, tmp_path: Path) -> None:
         hook_site.site.works("report", "--output", str(tmp_path), "--pdf")

@@ -380,6 +380,7 @@ class TestHalfWay:
         )
 
 
+@pytest.mark.exhaustive
 def test_a_long_migration_is_summed_in_the_database(ledger: SqliteLedger) -> None:
     ledger.site.create(SITE)
     planned(ledger)

@@ -14,7 +14,7 @@ from tests.run_site import DEADLINE_S, REPOSITORY, RealSite, fill_tree, wait_for
 from tests.terminal import Terminal, missing_for_terminals, terminal
 from tests.xfs import XfsMount
 
-pytestmark = pytest.mark.needs_root
+pytestmark = [pytest.mark.needs_root, pytest.mark.exhaustive]
 
 HOSTILE = b"e\x1b[31m\xff"
 SHOWN = r"home/e\x1b[31m\xff"

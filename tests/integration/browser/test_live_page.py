@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import pytest
 from playwright.sync_api import Browser, expect
 
 from migrator.adapters.ledger.sqlite import open_ledger
@@ -9,6 +10,8 @@ from migrator.domain.events import Event, EventKind, Severity
 from tests.integration.browser.conftest import DEADLINE_MS, HOSTILE
 from tests.report_world import Weeks
 from tests.serving import serving, site_of_weeks
+
+pytestmark = pytest.mark.exhaustive
 
 NEWS = "the storage of <b>rack 7</b> does not answer"
 

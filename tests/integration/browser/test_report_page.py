@@ -12,6 +12,8 @@ from playwright.sync_api import Browser, Page
 
 from tests.integration.browser.conftest import DEADLINE_MS, HOSTILE
 
+pytestmark = pytest.mark.exhaustive
+
 A4_TEXT_PX = 680
 """The width between the margins of the style's page: 180 mm."""
 

@@ -25,6 +25,8 @@ from tests.fakes import FakeLocks, FakeProgress, FakeRunFiles, VirtualClock, inl
 from tests.kills import DoingHooks, Left, copied, deaths, new_ledger, ticking
 from tests.unit.decide.addition_world import EMPTY, NEW, World
 
+pytestmark = pytest.mark.exhaustive
+
 S = AdditionState
 STALE = replace(EMPTY, exists=True, volume_id="76", entries=("home",))
 

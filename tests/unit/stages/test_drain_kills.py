@@ -6,6 +6,8 @@ from contextlib import suppress
 from copy import deepcopy
 from pathlib import Path
 
+import pytest
+
 from migrator.adapters.ledger.sqlite import SqliteLedger, open_ledger
 from migrator.domain.drain import DrainState, DrainStep
 from migrator.domain.drain_run import DrainEnding
@@ -15,6 +17,8 @@ from tests.deaths import Killed
 from tests.hooked_drain import EVERYTHING, WORD, HookedSite, S
 from tests.kills import Left, copied, deaths, new_ledger
 from tests.unit.decide.drain_world import LEAVING
+
+pytestmark = pytest.mark.exhaustive
 
 FORWARD = (HookStep.DRAIN, HookStep.AUDIT, HookStep.COMMIT, HookStep.WIPE, HookStep.HAND_OVER)
 
