@@ -8,8 +8,8 @@ cd "$(dirname "$0")/.."
 
 bin=${MIGRATOR_VENV:-.venv}/bin
 case ${1:-} in
-all) chosen=exhaustive\ or\ not\ exhaustive workers=3 labs=3 ;;
-"") chosen=not\ exhaustive workers=2 labs=1 ;;
+all) only="" profile=exhaustive workers=3 labs=3 ;;
+"") only=" and not exhaustive" profile=migrator workers=2 labs=1 ;;
 *)
     echo "usage: tools/test.sh [all]" >&2
     exit 2
@@ -30,7 +30,8 @@ check() {
 tests() {
     local processes=$1 marks=$2
     shift 2
-    "$bin/python" -m pytest -q -rs -n "$processes" --dist worksteal --durations=10 -m "($marks) and ($chosen)" "$@"
+    "$bin/python" -m pytest -q -rs -n "$processes" --dist worksteal --durations=10 --hypothesis-profile "$profile" \
+        -m "$marks$only" "$@"
 }
 
 # Clusters wait for daemons, leases and deadlines most of their time. So these tests run beside everything else, and their

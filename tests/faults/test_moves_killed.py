@@ -185,7 +185,7 @@ def assert_right(case: Case, world: MoveWorld, moved: Moved, contents: set[bytes
 
 
 @pytest.mark.guarantee("moves-killed")
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(
     seed=st.integers(0, 2**32),
     makes=st.integers(4, 20),

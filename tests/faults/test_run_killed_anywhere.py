@@ -65,7 +65,7 @@ def done_paths(world: World) -> set[bytes]:
 @pytest.mark.exhaustive
 @pytest.mark.guarantee("kill-9")
 @given(deaths=st.lists(st.integers(min_value=1, max_value=420), min_size=1, max_size=3))
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(suppress_health_check=[HealthCheck.too_slow])
 def test_killed_anywhere_the_same_command_goes_on(deaths: list[int]) -> None:
     with tempfile.TemporaryDirectory(prefix="migrator-killed-") as directory:
         world = make(Path(directory))

@@ -83,7 +83,7 @@ def unchanged_but_sent(before: Source, after: Source, target: Target, unsettled:
     return found
 
 
-@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     seed=SEED_STEPS,
     steps=STEPS,

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from migrator.adapters.catalog.manifest import ManifestDirectories
@@ -139,7 +139,6 @@ def shared_manifests(tmp_path_factory: pytest.TempPathFactory) -> ManifestDirect
     return ManifestDirectories(directory / "m", catalogs_dir=directory / "c", temp_dir=directory / "t")
 
 
-@settings(max_examples=40, deadline=None)
 @given(GROUPS)
 def test_hard_links_agree_exactly_where_the_inodes_are_one_to_one(
     shared_manifests: ManifestDirectories, pairs: list[tuple[int, int | None]]

@@ -156,7 +156,7 @@ def catalogs(draw: st.DrawFn) -> list[Entry]:
     return list(found.values())
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(entries=catalogs(), first=RULES, second=RULES)
 def test_what_is_matched_is_what_the_rules_say(entries: list[Entry], first: ReapRule, second: ReapRule) -> None:
     found = matched(entries, first, second)

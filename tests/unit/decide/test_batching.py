@@ -1,6 +1,6 @@
 """Which trees share a batch."""
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from migrator.decide.batching import BatchLimits, LinkSpan, SpanMember, batch_trees
@@ -37,7 +37,6 @@ spans_of = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
 @given(usages, spans_of, bounds)
 def test_every_tree_is_in_exactly_one_batch(
     ranking: list[TreeUsage], spans: list[LinkSpan], bound: BatchLimits
@@ -47,7 +46,6 @@ def test_every_tree_is_in_exactly_one_batch(
     assert all(batches)
 
 
-@settings(max_examples=60, deadline=None)
 @given(usages, spans_of, bounds)
 def test_a_batch_is_within_the_limits_or_is_one_tree(
     ranking: list[TreeUsage], spans: list[LinkSpan], bound: BatchLimits
@@ -61,14 +59,12 @@ def test_a_batch_is_within_the_limits_or_is_one_tree(
         assert within or len(batch) == 1
 
 
-@settings(max_examples=60, deadline=None)
 @given(usages, bounds)
 def test_without_shared_links_the_ranking_is_kept(ranking: list[TreeUsage], bound: BatchLimits) -> None:
     flat = [path for batch in names(batch_trees(ranking, [], bound)) for path in batch]
     assert flat == [one.tree.path for one in ranking]
 
 
-@settings(max_examples=60, deadline=None)
 @given(usages, spans_of, bounds)
 def test_the_order_of_the_spans_does_not_matter(
     ranking: list[TreeUsage], spans: list[LinkSpan], bound: BatchLimits

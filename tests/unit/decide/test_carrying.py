@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from migrator.decide.carrying import (
@@ -110,7 +110,6 @@ TICKS_NS = st.sampled_from([1, 4 * 10**6, 10**9, CTIME_MARGIN_NS])
 CHANGES = st.lists(st.tuples(st.sampled_from([0, 1]), st.sampled_from(WAYS), PAUSES_NS), max_size=3)
 
 
-@settings(max_examples=1000)
 @given(before=CHANGES, waits=PAUSES_NS, listed=CHANGES, after=CHANGES, ticks=st.tuples(TICKS_NS, TICKS_NS))
 def test_content_that_changed_after_it_was_read_is_never_carried_over(
     before: list[tuple[int, str, int]],

@@ -213,7 +213,7 @@ class CutoverMachine(RuleBasedStateMachine):
                 assert world.record.notes.frozen_target_top is not None
 
 
-CutoverMachine.TestCase.settings = settings(max_examples=300, stateful_step_count=25, deadline=None)
+CutoverMachine.TestCase.settings = settings(stateful_step_count=25)
 TestCutoverMachine = CutoverMachine.TestCase
 
 

@@ -241,7 +241,7 @@ class DrainMachine(RuleBasedStateMachine):
             assert world.record.notes.options is not None
 
 
-DrainMachine.TestCase.settings = settings(max_examples=300, stateful_step_count=25, deadline=None)
+DrainMachine.TestCase.settings = settings(stateful_step_count=25)
 TestDrainMachine = DrainMachine.TestCase
 
 

@@ -3,7 +3,7 @@
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from migrator.decide.forecast import (
@@ -94,7 +94,6 @@ def test_heaviest_first_empties_half_sooner_than_smallest_first() -> None:
     assert curves[Order.HEAVIEST].half_s < curves[Order.SMALLEST].half_s
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.integers(0, 400))
 def test_a_curve_has_few_points_and_both_ends(count: int) -> None:
     trees = [usage(b"t%03d" % number, size_bytes=number, files=1) for number in range(count)]

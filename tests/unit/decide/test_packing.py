@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from migrator.decide.packing import ChunkLimits, Listing, PackedChunk, pack
@@ -102,7 +102,6 @@ with_ranges = st.builds(
 )
 
 
-@settings(max_examples=60, deadline=None)
 @given(trees(), limits)
 def test_every_path_is_in_exactly_one_chunk_of_its_tree_kind_and_brick(
     listings: list[Listing], bound: ChunkLimits
@@ -123,7 +122,6 @@ def test_every_path_is_in_exactly_one_chunk_of_its_tree_kind_and_brick(
         assert chunk.mtimes_ns == [len(path) * 7 for path in chunk.paths]
 
 
-@settings(max_examples=60, deadline=None)
 @given(trees(), limits)
 def test_a_chunk_is_within_the_limits_or_is_a_single_thing(listings: list[Listing], bound: ChunkLimits) -> None:
     for chunk in pack(listings, bound):
@@ -132,7 +130,6 @@ def test_a_chunk_is_within_the_limits_or_is_a_single_thing(listings: list[Listin
             assert chunk.files == 1 or (len(groups) == 1 and None not in groups)
 
 
-@settings(max_examples=60, deadline=None)
 @given(trees(), limits)
 def test_a_link_group_is_whole_and_its_bytes_count_once(listings: list[Listing], bound: ChunkLimits) -> None:
     homes: defaultdict[tuple[bytes, int], set[tuple[int, int]]] = defaultdict(set)
@@ -152,7 +149,6 @@ def test_a_link_group_is_whole_and_its_bytes_count_once(listings: list[Listing],
     assert all(len(found) == 1 for found in homes.values())
 
 
-@settings(max_examples=60, deadline=None)
 @given(trees(), limits)
 def test_a_directory_that_fits_is_not_divided(listings: list[Listing], bound: ChunkLimits) -> None:
     content: defaultdict[bytes, list[int]] = defaultdict(list)
@@ -170,7 +166,6 @@ def test_a_directory_that_fits_is_not_divided(listings: list[Listing], bound: Ch
             assert len(homes[directory]) == 1
 
 
-@settings(max_examples=60, deadline=None)
 @given(trees(), limits | with_ranges)
 def test_numbers_count_from_one_in_every_batch(listings: list[Listing], bound: ChunkLimits) -> None:
     numbers: defaultdict[int, list[int]] = defaultdict(list)
@@ -179,7 +174,6 @@ def test_numbers_count_from_one_in_every_batch(listings: list[Listing], bound: C
     assert all(found == list(range(1, len(found) + 1)) for found in numbers.values())
 
 
-@settings(max_examples=60, deadline=None)
 @given(trees(), limits | with_ranges)
 def test_the_cuts_of_the_listings_do_not_matter(listings: list[Listing], bound: ChunkLimits) -> None:
     merged: list[Listing] = []
@@ -192,7 +186,6 @@ def test_the_cuts_of_the_listings_do_not_matter(listings: list[Listing], bound: 
     assert list(pack(listings, bound)) == list(pack(merged, bound))
 
 
-@settings(max_examples=60, deadline=None)
 @given(trees(), limits)
 def test_three_chunks_that_follow_one_another_would_not_fit_into_one(
     listings: list[Listing], bound: ChunkLimits

@@ -3,7 +3,7 @@
 from collections import Counter, defaultdict
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from migrator.decide.packing import ChunkLimits, Listing, pack, ranges_of
@@ -22,7 +22,6 @@ def test_ranges_lie_end_to_end(size_bytes: int, range_size_bytes: int) -> None:
         assert range_size_bytes <= 2 * ranges[-1][1] < 3 * range_size_bytes
 
 
-@settings(max_examples=60, deadline=None)
 @given(trees(), with_ranges)
 def test_every_byte_and_every_file_counts_once(listings: list[Listing], bound: ChunkLimits) -> None:
     files: Counter[tuple[int, bytes]] = Counter()
@@ -43,7 +42,6 @@ def test_every_byte_and_every_file_counts_once(listings: list[Listing], bound: C
     assert +found_bytes == +size_bytes
 
 
-@settings(max_examples=60, deadline=None)
 @given(trees(), with_ranges)
 def test_big_files_with_one_name_are_in_ranges_and_nothing_else_is(listings: list[Listing], bound: ChunkLimits) -> None:
     assert bound.range_size_bytes is not None

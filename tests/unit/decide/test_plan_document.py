@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from migrator.decide.plan_document import FORMAT, read_document, write_document
@@ -80,7 +80,6 @@ def test_a_plan_is_read_as_it_was_written() -> None:
     assert read_document(text, name="spring", site_id=plan().site_id) == (plan(), checksum)
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.binary(), st.text(), st.floats(allow_nan=False, allow_infinity=False), st.integers(0, 2**70))
 def test_any_path_name_and_number_survives(path: bytes, user: str, seconds: float, count: int) -> None:
     one = replace(

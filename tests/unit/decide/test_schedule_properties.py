@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 
 import pytest
-from hypothesis import event, given, settings
+from hypothesis import event, given
 from hypothesis import strategies as st
 
 from migrator.decide.schedule_orders import best_outcome, drain_orders, is_possible
@@ -74,7 +74,6 @@ def every_batch(site: ScheduleFacts) -> tuple[int, ...]:
     return tuple(range(len(site.batches)))
 
 
-@settings(max_examples=300)
 @given(sites())
 def test_no_instant_passes_a_limit(site: ScheduleFacts) -> None:
     for order in drain_orders(site):
@@ -88,7 +87,6 @@ def test_no_instant_passes_a_limit(site: ScheduleFacts) -> None:
             assert all(host.free_day is not None and host.free_day <= outcome.done_day for host in outcome.hosts)
 
 
-@settings(max_examples=300)
 @given(sites(), st.data())
 def test_the_sum_of_bytes_is_kept(site: ScheduleFacts, data: st.DataObject) -> None:
     source = SourceSide(site)
@@ -119,7 +117,6 @@ def test_the_sum_of_bytes_is_kept(site: ScheduleFacts, data: st.DataObject) -> N
         assert sum(source.content(place, day) for place in source.active) == pytest.approx(expected, abs=1e-6)
 
 
-@settings(max_examples=300)
 @given(sites())
 def test_what_a_schedule_says_is_moved_and_lacking_is_what_lies_there(site: ScheduleFacts) -> None:
     """The figures of the play against plain sums over both sides."""
@@ -150,7 +147,6 @@ def test_what_a_schedule_says_is_moved_and_lacking_is_what_lies_there(site: Sche
             assert obstacle.lacking_bytes == pytest.approx(used + need - seen.room(), abs=1)
 
 
-@settings(max_examples=300)
 @given(sites(growth=False))
 def test_what_is_called_impossible_is_so_and_nothing_else(site: ScheduleFacts) -> None:
     possible = is_possible(site, every_batch(site))
@@ -235,7 +231,6 @@ def others_take(site: ScheduleFacts, moved: int, drained: frozenset[int]) -> boo
     return True
 
 
-@settings(max_examples=300)
 @given(sites(), st.integers(1, 200))
 def test_more_space_is_never_later(site: ScheduleFacts, more: int) -> None:
     order = every_batch(site)

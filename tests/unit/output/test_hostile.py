@@ -9,7 +9,7 @@ import unicodedata
 from html.parser import HTMLParser
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from rich.console import Console
@@ -156,7 +156,6 @@ class TestHostileNames:
         html_is_safe(Page(to_html(verification_document(verification(text_of(name))))))
 
 
-@settings(max_examples=150, deadline=None)
 @given(st.binary(min_size=1, max_size=80).filter(lambda name: name.strip() == name))
 def test_any_name_is_one_text_in_markdown(name: bytes) -> None:
     shown = show(name)

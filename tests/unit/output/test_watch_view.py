@@ -4,7 +4,7 @@ import unicodedata
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from migrator.adapters.output.document import Bar
@@ -103,7 +103,6 @@ def test_what_stands_in_a_window(width: int, height: int, expected: str) -> None
     assert drawn(watched(), width, height) == expected
 
 
-@settings(max_examples=60)
 @given(
     width=st.integers(20, 260),
     height=st.integers(4, 70),
