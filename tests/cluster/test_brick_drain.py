@@ -30,7 +30,7 @@ from tests.cluster.handle import DEADLINE_S, LabHandle, WallClock, bring_up, tak
 from tests.cluster.site import LabSite, lab_site
 from tests.cluster.test_drain_audit import left_behind
 
-pytestmark = [pytest.mark.cluster, pytest.mark.needs_root]
+pytestmark = [pytest.mark.cluster, pytest.mark.needs_root, pytest.mark.exhaustive]
 
 THROTTLE = "cluster.rebal-throttle"
 SETTINGS = '[drain]\nthrottle = "lazy"\npoll = "0.2s"\n'
@@ -269,7 +269,6 @@ def calls(site: LabSite) -> list[str]:
     return (site.directory / "calls").read_text().splitlines()
 
 
-@pytest.mark.exhaustive
 def test_a_brick_is_drained_committed_and_wiped_while_users_work(drains: Drains) -> None:
     lab, brick = drains.lab, drains.brick()
     holder = lab.host_of(brick).holder_pid
@@ -359,7 +358,6 @@ def test_leftovers_are_refused_and_the_drain_is_taken_back(drains: Drains) -> No
     assert digests(lab.source) == before
 
 
-@pytest.mark.exhaustive
 def test_a_drain_goes_on_after_every_kill_and_after_glusterd(drains: Drains) -> None:
     lab, brick = drains.lab, drains.brick()
     before = digests(lab.source)
@@ -396,7 +394,6 @@ def test_a_drain_goes_on_after_every_kill_and_after_glusterd(drains: Drains) -> 
     wait_until_is_there(lambda: digests(lab.source), before)
 
 
-@pytest.mark.exhaustive
 def test_an_interrupted_watch_leaves_gluster_at_work_and_gives_way_to_users_before(drains: Drains) -> None:
     lab, brick = drains.lab, drains.brick()
     drains.site.file.write_text(
@@ -441,7 +438,6 @@ def test_an_interrupted_watch_leaves_gluster_at_work_and_gives_way_to_users_befo
     assert drains.option() is None
 
 
-@pytest.mark.exhaustive
 def test_what_cannot_be_drained_is_refused_before_anything_is_touched(drains: Drains) -> None:
     several = sorted(drains.names())[:2]
     done = drains.site.json("brick", "drain", *several, "--accept-open-files", code=4)

@@ -55,6 +55,7 @@ def made_on(lab: LabHandle, brick: LabBrick, directory: Path, make: str, *, else
     raise AssertionError("no name lies there")
 
 
+@pytest.mark.guarantee("drain-commit")
 @pytest.mark.guarantee("drain-recover")
 def test_what_gluster_leaves_comes_back_and_the_brick_goes(lab: LabHandle, site: LabSite) -> None:  # noqa: PLR0915
     """One lab for all of it: they are dear."""

@@ -25,7 +25,7 @@ from tests.cluster.opening import open_behind
 from tests.cluster.site import LabSite
 from tests.delta_changes import let_settle
 
-pytestmark = [pytest.mark.cluster, pytest.mark.needs_root]
+pytestmark = [pytest.mark.cluster, pytest.mark.needs_root, pytest.mark.exhaustive]
 
 TIME_NS = 1_577_934_245_678_901_234
 STRAY = b"caf\xe9\nof nobody"

@@ -350,6 +350,7 @@ def as_user(tree: Path, uid: int) -> str:
     return "refused"
 
 
+@pytest.mark.guarantee("open-files")
 def test_somebody_at_work_inside_is_found_after_the_top_is_closed(
     lab: LabHandle, hosts: LabHosts, tree: Path, public: Path
 ) -> None:

@@ -45,6 +45,7 @@ def go_back_and_come_again(lab: LabHandle, site: LabSite, user: str) -> None:
     assert (there / "again").read_text() == "again"
 
 
+@pytest.mark.guarantee("retire")
 def test_a_source_is_emptied_brick_by_brick_and_its_disks_are_room_of_the_target(make_lab: MakeLab) -> None:
     lab = make_lab(hosts=2, bricks_per_host=1, users=2, files=60, data_bytes=MIB, odd=False)
     if not lab.state.ssh_config:
@@ -76,6 +77,8 @@ def test_a_source_is_emptied_brick_by_brick_and_its_disks_are_room_of_the_target
     assert site.call("run", "--all", "--deltas", "1").returncode == 0
     before = {name: everything(top) for name, top in links.items()}
     assert users_files(lab.target) == before, "what changed came by a delta pass"
+    refused = site.json("brick", "retire", "--confirm", "vol1", code=4)["cover"]["uncovered"]
+    assert "not-moved" in refused, "the others are still on the source alone"
     demo.empty_the_source(site.file, directory)
 
     assert users_files(lab.target) == before

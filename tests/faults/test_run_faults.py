@@ -93,8 +93,9 @@ def test_signals_stop_cleanly(site: RealSite, number: signal.Signals) -> None:
 
 @pytest.mark.guarantee("one-stream")
 def test_two_runs_at_once_refuse_each_other(site: RealSite) -> None:
-    with site.started(*SLOWER):
+    with site.started(*SLOWER) as process:
         wait_for(site.streams, "streams")
+        process.send_signal(signal.SIGSTOP)
         assert site.run().returncode == 5
 
 
