@@ -157,6 +157,7 @@ def test_the_hold_skips_a_batch_while_its_file_is_there(tmp_path: Path) -> None:
     assert "batch 1 is held" in held.stderr
 
 
+@pytest.mark.exhaustive
 def test_the_program_calls_the_samples(scratch: Path) -> None:
     hooked = HookSite(Site(scratch, scratch / "source", scratch / "target"))
     hooked.prepare()

@@ -77,6 +77,7 @@ def test_every_user_is_told_once_with_the_time(site: Announcing) -> None:
     assert site.hooked.copied() == []
 
 
+@pytest.mark.exhaustive
 def test_the_predicted_freeze_is_told(site: Announcing) -> None:
     with open_ledger(site.directory / "state" / "ledger.db") as ledger:
         plan = ledger.plans.latest()
@@ -127,6 +128,7 @@ def test_a_dry_run_shows_the_texts_and_tells_nobody(site: Announcing) -> None:
     assert site.announce(*BOTH)[1] == [("alice", "told"), ("bob", "told")]
 
 
+@pytest.mark.exhaustive
 def test_a_user_of_whom_a_hook_failed_counts_as_not_told(site: Announcing) -> None:
     mend = site.hook("post-announce.d/60-list", '[ "$MIGRATOR_USER" != alice ] || exit 1')
     code, told, _ = site.announce(*BOTH)
@@ -137,6 +139,7 @@ def test_a_user_of_whom_a_hook_failed_counts_as_not_told(site: Announcing) -> No
     assert site.announce(*BOTH)[:2] == (0, [("alice", "told"), ("bob", "before")])
 
 
+@pytest.mark.exhaustive
 def test_a_guard_skips_a_user_or_stops_all(site: Announcing) -> None:
     guard = site.hook("pre-announce.d/10-guard", '[ "$MIGRATOR_USER" != alice ] || { echo holidays; exit 62; }')
     code, told, document = site.announce(*BOTH)
@@ -165,6 +168,7 @@ def test_nobody_is_told_where_not_everybody_could_be(site: Announcing) -> None:
     assert site.hooked.calls() == []
 
 
+@pytest.mark.exhaustive
 def test_whose_cutover_was_begun_is_left_out(site: Announcing) -> None:
     with open_ledger(site.directory / "state" / "ledger.db") as ledger:
         plan = ledger.plans.latest()

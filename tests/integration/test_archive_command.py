@@ -55,6 +55,7 @@ def test_tiny_files_are_archived_and_come_back(tiny: Site) -> None:
     assert in_place == {name: facts for name, facts in before.items() if name.startswith(b"tiny-1")}
 
 
+@pytest.mark.exhaustive
 def test_what_is_left_out_is_listed(tiny: Site) -> None:
     (tiny.source / "home" / "ann" / "notes" / "tiny-3").write_bytes(b"changed")
     done = tiny.call("reap", "archive", "--user", "ann")
@@ -64,6 +65,7 @@ def test_what_is_left_out_is_listed(tiny: Site) -> None:
     tiny.fails(2, "reap", "restore", "--user", "ann", "notes/tiny-3", says=("nothing that is archived",))
 
 
+@pytest.mark.exhaustive
 def test_what_is_not_restored_is_listed_with_its_code(tiny: Site) -> None:
     tiny.works("reap", "archive", "--user", "ann")
     tiny.works("reap", "restore", "--user", "ann", "notes/tiny-1")

@@ -44,6 +44,7 @@ def test_target_and_source_within_each_other(site: Site) -> None:
     site.fails(2, "init", says=("target", "source"))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("what", ["bytes", "inodes"])
 def test_a_target_without_room_is_refused_before_anything_is_copied(site: Site, make_xfs: MakeXfs, what: str) -> None:
     small = make_xfs(size_bytes=32 << 20, max_inodes=640 if what == "inodes" else None)
@@ -61,6 +62,7 @@ def test_a_target_without_room_is_refused_before_anything_is_copied(site: Site, 
     assert not (small.path / "home").exists()
 
 
+@pytest.mark.exhaustive
 def test_a_target_that_is_mounted_read_only(planned: Site) -> None:
     subprocess.run(["mount", "-o", "remount,ro", planned.target], check=True)
     planned.fails(4, "run", "--user-batch", "1", says=("read-only",))
@@ -140,6 +142,7 @@ def test_a_catalog_that_is_half_written(planned: Site) -> None:
     planned.fails(4, "plan", says=(catalog.name,))
 
 
+@pytest.mark.exhaustive
 def test_where_rsync_is_missing_or_too_old_the_compiled_program_copies_and_doctor_complains(
     planned: Site, scratch: Path
 ) -> None:
@@ -163,6 +166,7 @@ def test_where_rsync_is_missing_or_too_old_the_compiled_program_copies_and_docto
     planned.works("verify", "--all")
 
 
+@pytest.mark.exhaustive
 def test_a_user_tree_that_vanished_since_the_scan(planned: Site) -> None:
     subprocess.run(["rm", "-r", planned.source / "home" / "ann"], check=True)
     done = planned.call("run", "--all", "--deltas", "0", "--json")

@@ -57,6 +57,7 @@ def test_every_kind_of_change_comes_back_and_nothing_else_is_sent(world: BackWor
     assert 10 < carried.changes.files < 50
 
 
+@pytest.mark.exhaustive
 def test_nothing_is_sent_where_the_user_changed_nothing(world: BackWorld) -> None:
     before = standing(world.source)
     world.freeze_target(mode=0o500)
@@ -103,6 +104,7 @@ def forget_security_attributes(site: RealSite) -> None:
         ledger.site.record_capabilities(TargetCapabilities(keeps_security_xattrs=False), 11.0)
 
 
+@pytest.mark.exhaustive
 def test_archives_stay_on_the_target_and_what_was_packed_stays_on_the_source(world: BackWorld) -> None:
     archives = world.target / ".migrator-archive"
     write(archives / "000001.tar.zst", "packed")
@@ -114,6 +116,7 @@ def test_archives_stay_on_the_target_and_what_was_packed_stays_on_the_source(wor
     assert (archives / "000001.tar.zst").read_text() == "packed"
 
 
+@pytest.mark.exhaustive
 def test_a_directory_that_became_a_symlink_leads_nowhere(world: BackWorld, scratch: Path) -> None:
     outside = scratch / "outside"
     write(outside / "0", "not the user's")
@@ -144,6 +147,7 @@ def test_a_tree_that_shrank_by_more_than_is_believed_is_refused_and_nothing_is_t
     assert "home/ann/many/sub-0/5" in world.trashed()
 
 
+@pytest.mark.exhaustive
 def test_it_can_be_given_up_and_begun_again_with_what_changed_since(world: BackWorld) -> None:
     change(world.target)
     world.freeze_target()
@@ -162,6 +166,7 @@ def test_it_can_be_given_up_and_begun_again_with_what_changed_since(world: BackW
     assert second.seen.catalog != first.seen.catalog
 
 
+@pytest.mark.exhaustive
 def test_a_full_source_stops_it_with_the_reason_and_room_lets_it_go_on(world: BackWorld) -> None:
     filler = world.site.source.path / "filler"
     free = os.statvfs(world.site.source.path)
@@ -193,6 +198,7 @@ def test_without_the_proof_of_the_switch_nothing_is_touched(world: BackWorld) ->
     world.proves()
 
 
+@pytest.mark.exhaustive
 def test_a_writer_on_the_source_meanwhile_is_found_by_the_verification(world: BackWorld) -> None:
     write(world.target / "later", "later")
     world.freeze_target()
@@ -207,6 +213,7 @@ def test_a_writer_on_the_source_meanwhile_is_found_by_the_verification(world: Ba
     assert (world.source / "kept" / "3").read_text() != "?"
 
 
+@pytest.mark.exhaustive
 def test_the_top_gets_what_the_user_made_of_it_on_the_target(world: BackWorld) -> None:
     before = replace(MountedTops(world.site.source.root).read_top(TREE.path), uid=OWNER, mode=0o2750)
     world.target.chmod(0o2711)
@@ -228,6 +235,7 @@ def test_the_top_gets_what_the_user_made_of_it_on_the_target(world: BackWorld) -
     source.close()
 
 
+@pytest.mark.exhaustive
 def test_what_the_source_cannot_keep_is_a_difference_and_no_loss(scratch: Path, make_xfs: MakeXfs) -> None:
     """An ext4 has room for some 4,000 bytes of attributes of a file; the user gives it more on the target."""
     if shutil.which("mkfs.ext4") is None:
@@ -270,6 +278,7 @@ def ext4(scratch: Path) -> Iterator[Path]:
         image.unlink()
 
 
+@pytest.mark.exhaustive
 def test_the_site_of_the_migration_knows_nothing_of_it(world: BackWorld) -> None:
     write(world.target / "later", "later")
     world.freeze_target()

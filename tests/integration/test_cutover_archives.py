@@ -160,6 +160,7 @@ def test_what_is_skipped_keeps_the_source_until_it_is_released(site: CutSite) ->
     assert not any(name.startswith(b"notes/") for name in content(site.target("ben")))
 
 
+@pytest.mark.exhaustive
 def test_a_skipped_file_that_changed_after_its_release_is_kept(site: CutSite) -> None:
     site.call("reap", "release", "--user", "ben", "notes", "--confirm-loss")
     assert site.cutover("ben")["ending"] == "moved"
@@ -172,6 +173,7 @@ def test_a_skipped_file_that_changed_after_its_release_is_kept(site: CutSite) ->
     assert "that the plan skipped" not in refused["reasons"][0]
 
 
+@pytest.mark.exhaustive
 def test_a_cutover_is_refused_where_an_archive_was_lost(site: CutSite) -> None:
     site.call("reap", "archive", "--user", "ann")
     (site.target() / FOLDER / "000002.tar.zst").unlink()
@@ -182,6 +184,7 @@ def test_a_cutover_is_refused_where_an_archive_was_lost(site: CutSite) -> None:
     assert site.cutover()["ending"] == "moved"
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("way", ["hand_over", "take_back"])
 def test_killed_between_the_top_and_the_archives(site: CutSite, way: str) -> None:
     site.call("reap", "archive", "--user", "ann")

@@ -93,6 +93,7 @@ def test_every_guard_says_its_reason_before_anybody_is_frozen(site: CutSite) -> 
     assert site.cutover()["ending"] == "moved"
 
 
+@pytest.mark.exhaustive
 def test_what_was_not_copied_or_not_predicted(scratch: Path, make_xfs: MakeXfs) -> None:
     with cut_site(scratch, make_xfs(), make_xfs(), stages=("pre-freeze",), prepared=False) as site:
         refused(site, "batch 1 is planned: copy it first, with `migrator run --user-batch 1`")
@@ -106,6 +107,7 @@ def test_what_was_not_copied_or_not_predicted(scratch: Path, make_xfs: MakeXfs) 
         )
 
 
+@pytest.mark.exhaustive
 def test_a_backup_of_the_target_that_the_site_waits_for(site: CutSite) -> None:
     site.write(cutover="wait_for_backup = true")
     assert len(refused(site, "no backup of the target is recorded")) == 1
@@ -155,6 +157,7 @@ def test_the_others_of_a_batch_are_moved_and_those_who_are_there_are_left(site: 
     }  # fmt: skip
 
 
+@pytest.mark.exhaustive
 def test_one_who_cannot_be_moved_does_not_keep_the_others_from_it(site: CutSite) -> None:
     site.link("ben").unlink()
     document = site.call("cutover", "--all", "--json", code=3).json
@@ -163,6 +166,7 @@ def test_one_who_cannot_be_moved_does_not_keep_the_others_from_it(site: CutSite)
     assert site.source("ben").stat().st_uid != 0
 
 
+@pytest.mark.exhaustive
 def test_users_go_by_the_plan_that_they_were_moved_by(site: CutSite) -> None:
     """A newer plan leaves out who has moved; a rollback goes by the older one all the same, and so does what was cut off."""
     site.cutover()
@@ -190,6 +194,7 @@ def switched_by_hooks(site: CutSite, place: Path) -> Callable[[], str]:
     return lambda: place.read_text().strip()
 
 
+@pytest.mark.exhaustive
 def test_a_path_that_hooks_switch_and_switch_back(site: CutSite) -> None:
     place = site.directory / "autofs"
     place.write_text(str(site.source()))

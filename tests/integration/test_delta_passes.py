@@ -91,6 +91,7 @@ def test_nothing_is_done_where_nothing_changed(site: RealSite) -> None:
     assert not (site.target.path / TRASH).exists() or trashed(site) == set()
 
 
+@pytest.mark.exhaustive
 def test_the_table_shows_the_passes_and_a_dry_run_says_that_they_would_follow(site: RealSite) -> None:
     write(site.source.path / "home" / "ann" / "later", "later")
     preview = site.run("--dry-run", "--deltas", "4")
@@ -180,6 +181,7 @@ def test_what_may_only_look_deleted_is_refused_and_the_target_stays_as_it_is(
     assert [one["kind"] for one in status["batches"][0]["passes"]] == ["seed"]
 
 
+@pytest.mark.exhaustive
 def test_a_tree_that_rightly_became_small_is_let_pass_by_a_larger_share(site: RealSite) -> None:
     shutil.rmtree(site.source.path / "home" / "ann" / "many")
     done = site.run("--deltas", "1")
@@ -191,6 +193,7 @@ def test_a_tree_that_rightly_became_small_is_let_pass_by_a_larger_share(site: Re
     assert "home/ann/many/sub-0/5" in trashed(site)
 
 
+@pytest.mark.exhaustive
 def test_the_source_comes_back_and_the_same_command_goes_on(site: RealSite) -> None:
     hide_a_directory(site)
     (site.source.path / "home" / "ann" / "files" / "vanished").unlink()

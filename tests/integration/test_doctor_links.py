@@ -64,6 +64,7 @@ def test_every_link_of_the_plan_is_looked_at(site: Site) -> None:
     assert links(site) == [("failure", f"{homes} can be written by others than root (mode 0777)")]
 
 
+@pytest.mark.exhaustive
 def test_links_inside_the_source_are_told(site: Site) -> None:
     set_up(site, f'[cutover]\nlink = "{site.source}/home/{{user}}"\n')
     found = links(site)
@@ -71,11 +72,13 @@ def test_links_inside_the_source_are_told(site: Site) -> None:
     assert all("lies inside the source" in message for _, message in found)
 
 
+@pytest.mark.exhaustive
 def test_without_a_cutover_nothing_is_told(site: Site) -> None:
     set_up(site, "")
     assert links(site) == []
 
 
+@pytest.mark.exhaustive
 def test_where_a_hook_makes_the_switch_it_is_looked_for(site: Site) -> None:
     set_up(site, '[cutover]\nswitch = "hook"\n')
     ((status, message),) = links(site)

@@ -85,6 +85,7 @@ def test_brings_what_changed_in_its_tree_and_nothing_of_the_other(site: RealSite
     assert batch_state(site) is BatchState.SEEDED
 
 
+@pytest.mark.exhaustive
 def test_the_next_pass_over_the_batch_begins_where_each_tree_was_left(site: RealSite) -> None:
     """What a final pass had brought is taken away where it has gone since; what another tree lacks is not forgotten."""
     source, target = site.source.path / "home", site.target.path / "home"
@@ -121,6 +122,7 @@ def die_moving(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(moving._Carrying, "_put", die)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("die", [die_copying, die_moving], ids=lambda die: die.__name__)
 @pytest.mark.parametrize("follows", ["final", "delta"])
 def test_one_that_was_cut_off_is_not_gone_on_with_and_nothing_of_it_is_lost(
@@ -156,6 +158,7 @@ def test_one_that_was_cut_off_is_not_gone_on_with_and_nothing_of_it_is_lost(
         ledger.close()
 
 
+@pytest.mark.exhaustive
 def test_tells_what_changes_and_vanishes_while_it_copies(site: RealSite, monkeypatch: pytest.MonkeyPatch) -> None:
     source = site.source.path / "home" / "ann"
     for number in range(4):
@@ -173,6 +176,7 @@ def test_tells_what_changes_and_vanishes_while_it_copies(site: RealSite, monkeyp
     assert made.record.state is PassState.DONE
 
 
+@pytest.mark.exhaustive
 def test_counts_what_could_not_be_brought(site: RealSite, monkeypatch: pytest.MonkeyPatch) -> None:
     source, target = site.source.path / "home" / "ann", site.target.path / "home" / "ann"
     change(source, "in the freeze")
@@ -194,6 +198,7 @@ def test_counts_what_could_not_be_brought(site: RealSite, monkeypatch: pytest.Mo
     assert not (target / "new in the freeze").exists()
 
 
+@pytest.mark.exhaustive
 def test_a_delta_pass_that_was_stopped_is_settled_in_its_tree_by_a_final_one(
     site: RealSite, monkeypatch: pytest.MonkeyPatch
 ) -> None:

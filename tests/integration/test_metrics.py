@@ -223,6 +223,7 @@ def test_a_textfile_is_whole_and_for_everybody(site_file: Path, tmp_path: Path) 
     assert (refused.returncode, b"cannot be written" in refused.stderr) == (1, True)
 
 
+@pytest.mark.exhaustive
 def test_a_textfile_is_written_again_and_again_until_a_signal(site_file: Path, tmp_path: Path) -> None:
     file = tmp_path / "migrator.prom"
     argv = [sys.executable, "-m", "migrator", "--site", str(site_file), "metrics", "--textfile", str(file)]

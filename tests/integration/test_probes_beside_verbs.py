@@ -7,7 +7,7 @@ import pytest
 from tests.cli_site import Site
 from tests.probe_notes import note_probes
 
-pytestmark = pytest.mark.needs_root
+pytestmark = [pytest.mark.needs_root, pytest.mark.exhaustive]
 
 
 def test_verify_and_what_packs_and_unpacks_archives_probe_and_what_only_looks_does_not(

@@ -94,6 +94,7 @@ def test_it_is_looked_at_confirmed_killed_and_gone_on_with(site: RealSite) -> No
     assert list((site.directory / "state/backups").iterdir())
 
 
+@pytest.mark.exhaustive
 def test_both_sides_are_probed_beside_it_and_not_beside_a_dry_run(
     site: RealSite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -104,6 +105,7 @@ def test_both_sides_are_probed_beside_it_and_not_beside_a_dry_run(
     assert probed()
 
 
+@pytest.mark.exhaustive
 def test_what_was_written_late_is_listed(site: RealSite) -> None:
     (site.source.path / "home/alice/d0/late").write_text("x")
     shown = asked(site, "--user", "alice", "--dry-run", code=4)
@@ -113,6 +115,7 @@ def test_what_was_written_late_is_listed(site: RealSite) -> None:
     assert (done.returncode, "home/alice/d0/late" in done.stdout) == (4, True)
 
 
+@pytest.mark.exhaustive
 def test_hooks_are_called_around_it_and_may_stop_it(site: RealSite) -> None:
     hooks, told = site.directory / "hooks", site.directory / "told"
     for stage, code in (("pre", 1), ("post", 0)):

@@ -90,6 +90,7 @@ def test_a_list_for_every_user_goes_out_beforehand(scanned: Site) -> None:
     scanned.fails(2, "reap", "list", "--user", "anne", says=("no tree of 'anne'",))
 
 
+@pytest.mark.exhaustive
 def test_what_is_skipped_stays_behind_until_it_changes(scanned: Site) -> None:
     planned = json.loads(scanned.call("plan", "--json").stdout)
     assert planned["plan"]["reap"]["saved"]["inodes"] == 2
@@ -112,6 +113,7 @@ def test_what_is_skipped_stays_behind_until_it_changes(scanned: Site) -> None:
     assert names(old) == {b"big", b".hidden", b"tiny"}
 
 
+@pytest.mark.exhaustive
 def test_releasing_needs_a_confirmation_and_a_name_that_is_skipped(scanned: Site) -> None:
     scanned.works("plan")
     release = ("reap", "release", "--user", "ann")

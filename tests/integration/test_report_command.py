@@ -43,12 +43,14 @@ class TestReport:
         assert since["earlier"]["at_s"] == first["status"]["at_s"]
         assert since["done_bytes"] == 0
 
+    @pytest.mark.exhaustive
     def test_a_run_leaves_how_full_both_sides_are(self, hook_site: HookSite, tmp_path: Path) -> None:
         hook_site.site.works("report", "--output", str(tmp_path))
         samples = facts(tmp_path)["capacity"]
         assert {sample["side"] for sample in samples} == {"source", "target"}
         assert all(0 < sample["free_bytes"] <= sample["total_bytes"] for sample in samples)
 
+    @pytest.mark.exhaustive
     def test_since_names_the_report_to_compare_with(self, hook_site: HookSite, tmp_path: Path) -> None:
         hook_site.site.works("report", "--output", str(tmp_path / "one"))
         hook_site.site.works("report", "--output", str(tmp_path / "two"), "--since", str(tmp_path / "one"))
@@ -58,6 +60,7 @@ class TestReport:
             2, "report", "--since", str(tmp_path / "other"), says=("is no report of migrator", "report.json")
         )
 
+    @pytest.mark.exhaustive
     def test_what_lies_there_and_is_no_report_is_replaced(self, hook_site: HookSite, tmp_path: Path) -> None:
         (tmp_path / "report.json").write_text("{}")
         (tmp_path / "report.pdf").write_bytes(b"of last week")
@@ -91,6 +94,7 @@ class TestSend:
     def test_nobody_would_send_it(self, hook_site: HookSite) -> None:
         hook_site.site.fails(4, "report", "--send", says=("post-report.d", "50-mail-report"))
 
+    @pytest.mark.exhaustive
     def test_the_hook_gets_the_directory_and_a_failure_is_told(self, hook_site: HookSite, tmp_path: Path) -> None:
         seen = tmp_path / "seen"
         hook = hook_site.hook(

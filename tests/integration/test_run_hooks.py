@@ -31,6 +31,7 @@ def test_hooks_are_called_in_order_around_each_batch_and_pass(hooked: HookSite) 
     assert hooked.calls() == []
 
 
+@pytest.mark.exhaustive
 def test_hooks_are_called_around_every_delta_pass(hooked: HookSite) -> None:
     hooked.all_hooks()
     assert hooked.run(deltas=1)[0] == 0
@@ -86,6 +87,7 @@ def test_a_pre_hook_that_refuses_ends_the_run_with_its_name_and_its_words(hooked
     assert hooked.copied() == ["alice", "bob"]
 
 
+@pytest.mark.exhaustive
 def test_a_pre_hook_that_skips_leaves_the_other_batches_alone(hooked: HookSite) -> None:
     hooked.all_hooks()
     hooked.hook("pre-batch.d/15-hold", 'echo held; [ "$MIGRATOR_BATCH" != 1 ] || exit 62')
@@ -101,6 +103,7 @@ def test_a_pre_hook_that_skips_leaves_the_other_batches_alone(hooked: HookSite) 
     assert not batch["nothing_to_do"]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("code", "state", "exit_code"), [(62, "skipped", 0), (1, "refused", 4)])
 def test_a_pass_that_is_stopped_is_told_after_its_batch(
     hooked: HookSite, code: int, state: str, exit_code: int
@@ -120,6 +123,7 @@ def test_a_pass_that_is_stopped_is_told_after_its_batch(
     assert hooked.copied() == []
 
 
+@pytest.mark.exhaustive
 def test_a_post_hook_that_fails_is_a_warning_and_the_others_are_called(hooked: HookSite) -> None:
     hooked.all_hooks()
     hooked.hook("post-pass.d/20-b", "echo no mail today; exit 3")
@@ -131,6 +135,7 @@ def test_a_post_hook_that_fails_is_a_warning_and_the_others_are_called(hooked: H
     assert hooked.rows("SELECT exit_code, outcome FROM hook_calls WHERE exit_code != 0") == [(3, "warn")]
 
 
+@pytest.mark.exhaustive
 def test_a_hook_that_hangs_is_ended_and_refuses(scratch: Path) -> None:
     hooked = HookSite(Site(scratch, scratch / "source", scratch / "target"))
     hooked.prepare()
@@ -146,6 +151,7 @@ def test_a_hook_that_hangs_is_ended_and_refuses(scratch: Path) -> None:
     assert hooked.copied() == []
 
 
+@pytest.mark.exhaustive
 def test_a_guard_that_refuses_the_batch_is_told_to_the_hooks_after_it(hooked: HookSite) -> None:
     hooked.all_hooks()
     (hooked.site.source / ".migrator-sentinel").rename(hooked.site.source / "elsewhere")
@@ -175,6 +181,7 @@ def test_all_hooks_are_checked_before_anything_is_started(hooked: HookSite) -> N
     assert hooked.calls() == ["pre-batch.d/10-a 1"]
 
 
+@pytest.mark.exhaustive
 def test_a_hook_that_becomes_writable_meanwhile_is_not_called_and_not_forgotten(hooked: HookSite) -> None:
     hooked.all_hooks()
     spoiled = hooked.site.directory / "hooks" / "post-batch.d" / "10-a"
@@ -211,6 +218,7 @@ def test_a_hook_is_told_the_facts_and_may_ask_the_program(hooked: HookSite) -> N
     assert json.loads((out / "status").read_text())["site"] == document["site"]["name"] == "bad"
 
 
+@pytest.mark.exhaustive
 def test_hooks_that_are_not_there_cost_nothing(hooked: HookSite) -> None:
     assert hooked.run()[0] == 0
     assert hooked.rows("SELECT count(*) FROM hook_steps") == [(0,)]

@@ -77,6 +77,7 @@ def test_the_tree_of_a_user_who_was_moved_is_left_alone(site: RealSite, steps: A
     assert "home/ann" in done.stdout
 
 
+@pytest.mark.exhaustive
 def test_a_batch_whose_users_were_all_moved_has_nothing_to_do(site: RealSite) -> None:
     seed(site)
     for user in USERS:
@@ -90,6 +91,7 @@ def test_a_batch_whose_users_were_all_moved_has_nothing_to_do(site: RealSite) ->
     assert standing(site.target.path) == before
 
 
+@pytest.mark.exhaustive
 def test_a_cutover_that_was_given_up_leaves_its_tree_as_any_other(site: RealSite) -> None:
     seed(site)
     cut_over(site.ledger, "ann", REVERTED)
@@ -99,6 +101,7 @@ def test_a_cutover_that_was_given_up_leaves_its_tree_as_any_other(site: RealSite
     assert site.differences() == ""
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("engine", ["rsync", "fpsync"])
 def test_a_seed_pass_gives_out_nothing_of_a_tree_that_was_moved_by_another_plan(site: RealSite, engine: str) -> None:
     if engine == "fpsync" and shutil.which("fpsync") is None:
@@ -118,6 +121,7 @@ def test_a_seed_pass_gives_out_nothing_of_a_tree_that_was_moved_by_another_plan(
     assert again["nothing_to_do"]
 
 
+@pytest.mark.exhaustive
 def test_what_a_seed_pass_had_left_alone_comes_with_the_next_pass_when_the_cutover_is_taken_back(
     site: RealSite,
 ) -> None:
@@ -148,6 +152,7 @@ def test_a_new_plan_leaves_moved_users_out(site: RealSite) -> None:
     assert "nothing left to plan" in nothing.stderr
 
 
+@pytest.mark.exhaustive
 def test_single_users_are_brought_after_the_seed_pass_of_their_batch(site: RealSite) -> None:
     refused = site.migrator("run", "--user", "ann")
     assert refused.returncode == 4
@@ -188,6 +193,7 @@ def two_batches(scratch: Path, make_xfs: MakeXfs) -> Iterator[RealSite]:
     made.kill_streams()
 
 
+@pytest.mark.exhaustive
 def test_a_batch_that_is_refused_does_not_end_the_run(two_batches: RealSite) -> None:
     site = two_batches
     shutil.rmtree(site.source.path / "home" / "ann")
@@ -205,6 +211,7 @@ def test_a_batch_that_is_refused_does_not_end_the_run(two_batches: RealSite) -> 
     assert "but for 1 (refused)" in said.stderr
 
 
+@pytest.mark.exhaustive
 def test_what_speaks_against_the_whole_site_ends_the_run(two_batches: RealSite) -> None:
     site = two_batches
     (site.source.path / ".migrator-sentinel").unlink()

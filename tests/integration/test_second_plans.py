@@ -34,6 +34,7 @@ def test_damage_that_size_and_times_do_not_show_is_found_and_mended(planned: Sit
     planned.works("verify", "--user-batch", "1")
 
 
+@pytest.mark.exhaustive
 def test_a_plan_that_is_half_copied_is_not_dropped_for_a_newer_one_in_silence(planned: Site) -> None:
     with open_ledger(planned.directory / "state" / "ledger.db") as ledger:
         record = ledger.passes.start(
@@ -45,6 +46,7 @@ def test_a_plan_that_is_half_copied_is_not_dropped_for_a_newer_one_in_silence(pl
     planned.works("run", "--user-batch", "1", "--plan", "plan-0002")
 
 
+@pytest.mark.exhaustive
 def test_room_is_needed_only_for_what_is_not_there_yet(scratch: Path, make_xfs: MakeXfs) -> None:
     source, target = make_xfs(size_bytes=128 << 20), make_xfs(size_bytes=64 << 20)
     (source.path / "home" / "ann").mkdir(parents=True)
@@ -68,6 +70,7 @@ def test_room_is_needed_only_for_what_is_not_there_yet(scratch: Path, make_xfs: 
     full.fails(4, "run", "--user-batch", "1", says=("target",))
 
 
+@pytest.mark.exhaustive
 def test_links_across_trees_that_an_earlier_plan_made_are_no_difference_for_a_later_one(planned: Site) -> None:
     os.link(planned.source / "home" / "ann" / "file-1", planned.source / "home" / "bob" / "of-ann")
     text = planned.file.read_text()

@@ -163,6 +163,7 @@ def test_it_says_what_it_cannot_do(site_file: Path, server: Served) -> None:
     assert (open_to_all.returncode, "--token-file" in open_to_all.stderr) == (4, True)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_it_ends_at_a_signal_also_while_somebody_holds_a_connection(site_file: Path, number: signal.Signals) -> None:
     with serving(site_file, "serve", "--listen", "127.0.0.1:0") as made, made.connect() as held:
@@ -172,6 +173,7 @@ def test_it_ends_at_a_signal_also_while_somebody_holds_a_connection(site_file: P
         assert (made.process.returncode, said) == (0, "")
 
 
+@pytest.mark.exhaustive
 def test_a_ledger_that_is_gone_is_said_and_a_killed_run_too(tmp_path: Path) -> None:
     weeks = Weeks(users=3, chunks=30)
     site_file = site_of_weeks(tmp_path, weeks)

@@ -148,6 +148,7 @@ async def test_a_stream_that_hangs_on_a_lost_target_goes_on_when_it_is_back(worl
     assert len(world.streams.streams) == world.ledger.passes.totals(1).chunks[ChunkState.DONE]
 
 
+@pytest.mark.exhaustive
 @in_loop
 async def test_a_stream_that_hangs_while_all_targets_are_well_is_ended(world: World, storage: Storage) -> None:
     world.streams.faults[HANGING] = Fault("hang", times=1)
@@ -158,6 +159,7 @@ async def test_a_stream_that_hangs_while_all_targets_are_well_is_ended(world: Wo
     assert not events(world, EventKind.STORAGE_LOST)
 
 
+@pytest.mark.exhaustive
 @in_loop
 async def test_a_tool_that_fails_meanwhile_holds_nothing_up(world: World, storage: Storage) -> None:
     def fail(_: bytes) -> None:
@@ -170,6 +172,7 @@ async def test_a_tool_that_fails_meanwhile_holds_nothing_up(world: World, storag
     assert caught.value.stopped.reason is StopReason.TARGET_STUCK
 
 
+@pytest.mark.exhaustive
 @in_loop
 async def test_errors_of_a_lost_target_blame_no_chunk(world: World, storage: Storage) -> None:
     def lose(path: bytes) -> None:
@@ -192,6 +195,7 @@ async def test_errors_of_a_lost_target_blame_no_chunk(world: World, storage: Sto
     assert not events(world, EventKind.CHUNK_FAILED)
 
 
+@pytest.mark.exhaustive
 @in_loop
 async def test_a_sync_that_a_lost_target_fails_is_made_again(world: World, storage: Storage) -> None:
     def lose(_: bytes) -> None:
@@ -235,6 +239,7 @@ _SICK: dict[str, Change] = {
 }
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("says", _SICK)
 @in_loop
 async def test_a_batch_is_refused_for_what_df_does_not_show(world: World, storage: Storage, says: str) -> None:
@@ -248,6 +253,7 @@ async def test_a_batch_is_refused_for_what_df_does_not_show(world: World, storag
     assert world.is_copied()
 
 
+@pytest.mark.exhaustive
 @in_loop
 async def test_a_tool_that_cannot_be_asked_counts_where_something_hangs_on_it(world: World, storage: Storage) -> None:
     storage.failure = "BeeGFS's command is missing"
@@ -270,6 +276,7 @@ async def test_new_trees_get_the_stripe_settings_once(world: World, storage: Sto
     assert "2 storage targets" in told.message
 
 
+@pytest.mark.exhaustive
 @in_loop
 async def test_a_tree_that_a_killed_run_has_only_made_gets_them_too(world: World, storage: Storage) -> None:
     world.target.add(ALICE)
@@ -288,6 +295,7 @@ async def test_nothing_is_written_where_the_settings_cannot_be_given(world: Worl
     assert len(storage.striped) == 1
 
 
+@pytest.mark.exhaustive
 @in_loop
 async def test_a_run_that_is_interrupted_while_it_asks_leaves_nothing_unfinished(
     world: World, storage: Storage

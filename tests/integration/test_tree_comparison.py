@@ -77,6 +77,7 @@ def test_the_real_commands_are_timed_again_and_again_and_the_same_files_read_on_
     assert list((trees / "work" / "own").iterdir()) == [], "nothing is written"
 
 
+@pytest.mark.exhaustive
 def test_what_takes_too_long_is_ended_and_says_how_far_it_came(trees: Path) -> None:
     top = os.fsencode(trees / "source") + b"/" + TREE
     for number in range(300):
@@ -112,6 +113,7 @@ def without_an_interpreter() -> None:
     tree_timing._python = lambda: "/bin/false"
 
 
+@pytest.mark.exhaustive
 def test_a_cutover_measures_on_either_side_of_the_freeze(site: CutSite) -> None:
     # What cannot be measured stops nobody.
     found = site.start("cutover", "--user", "ben", "--json", before=without_an_interpreter).end().outcome
@@ -180,6 +182,7 @@ def begun_or_over(mark: Path, call: Call) -> Callable[[], bool]:
     return lambda: mark.exists() or call.poll()
 
 
+@pytest.mark.exhaustive
 def test_an_interruption_ends_the_measurement_and_leaves_nobody_frozen(site: CutSite, scratch: Path) -> None:
     for side, states in ((Side.SOURCE, []), (Side.TARGET, ["retained"])):
         mark = scratch / f"begun-on-the-{side.value}"

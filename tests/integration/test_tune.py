@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import pytest
+
 from migrator.adapters.ledger.sqlite import open_ledger
 from migrator.domain.events import EventKind
 from tests.cli_site import Site
@@ -104,6 +106,7 @@ def test_a_pause_holds_a_run_and_a_cutover_and_status_says_so(planned: Site) -> 
     )
 
 
+@pytest.mark.exhaustive
 def test_a_run_outside_of_its_windows_waits_and_ends_when_it_is_asked_to(planned: Site) -> None:
     site = planned
     # A window of one minute, twelve hours from now.

@@ -75,6 +75,7 @@ def test_eight_of_ten_ends_lie_in_the_range() -> None:
     assert widths[MIGRATIONS // 2] < 0.6
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("hours", [1, 24])
 def test_so_they_do_when_hardly_anything_was_seen_yet(hours: int) -> None:
     guesses = []
