@@ -341,6 +341,7 @@ EVENTS: list[Callable[[DrainMachine], None]] = [
 ]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("far", range(14))
 def test_after_every_act_every_end_of_it_and_every_two_disturbances(far: int) -> None:
     for dies, fails, first, second in product(DEATHS, (False, True), EVENTS, EVENTS):
