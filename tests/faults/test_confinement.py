@@ -97,7 +97,13 @@ def outside(trees: tuple[Path, Path]) -> dict[str, str]:
     }
 
 
-@pytest.fixture(params=["root", "parent", "neighbour", "absolute", "absolute-neighbour", "etc"])
+@pytest.fixture(
+    params=[
+        "parent",
+        "absolute-neighbour",
+        *(pytest.param(one, marks=pytest.mark.exhaustive) for one in ("root", "neighbour", "absolute", "etc")),
+    ]
+)
 def link_to(request: pytest.FixtureRequest, trees: tuple[Path, Path]) -> str:
     return outside(trees)[request.param]
 

@@ -65,6 +65,7 @@ def give_up_a_rollback(site: CutSite, user: str) -> None:
     refuses.unlink()
 
 
+@pytest.mark.exhaustive
 @pytest.mark.guarantee("old-ledger")
 def test_no_directory_of_a_cutover_that_the_ledger_has_forgotten_is_touched(site: CutSite) -> None:
     kept = keep(site)

@@ -144,6 +144,7 @@ def test_a_dry_run_changes_nothing_and_says_what_the_command_would_do(site: CutS
     assert again["ending"] == "moved", "he is there already"
 
 
+@pytest.mark.exhaustive
 def test_the_others_of_a_batch_are_moved_and_those_who_are_there_are_left(site: CutSite) -> None:
     site.cutover("ben")
     (site.target("ben") / "since").write_text("then")
@@ -223,6 +224,7 @@ def test_a_path_that_hooks_switch_and_switch_back(site: CutSite) -> None:
     assert snapshot(os.fsencode(site.target())) == expected
 
 
+@pytest.mark.exhaustive
 def test_without_a_hook_that_switches_nobody_is_frozen(site: CutSite) -> None:
     switched_by_hooks(site, site.directory / "autofs")
     (site.directory / "hooks" / "pre-switch.d" / "50-switches").unlink()

@@ -64,6 +64,7 @@ def test_what_is_proven_is_removed_and_nothing_else(site: PurgeSite) -> None:
     assert site.backups == [f"purge-{record.own_name}"]
 
 
+@pytest.mark.exhaustive
 def test_the_freed_bytes_are_those_of_the_files(site: PurgeSite) -> None:
     inodes = {}
     for path in names(site.source):
@@ -74,6 +75,7 @@ def test_the_freed_bytes_are_those_of_the_files(site: PurgeSite) -> None:
     assert (done.sum.size_bytes, done.sum.inodes) == (sum(inodes.values()), len(inodes) + 1)
 
 
+@pytest.mark.exhaustive
 def test_everything_odd_is_removed(scratch: Path, xfs_source: XfsMount, xfs_target: XfsMount) -> None:
     neighbour = xfs_source.path / "home" / "neighbour"
     neighbour.mkdir(parents=True)
@@ -138,6 +140,7 @@ class WritingPlaces(MountedPlaces):
         return raised
 
 
+@pytest.mark.exhaustive
 def test_what_lies_deep_is_moved_up_and_goes_or_stays_as_elsewhere(
     scratch: Path, xfs_source: XfsMount, xfs_target: XfsMount, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -191,6 +194,7 @@ def test_a_write_that_hides_is_found_by_its_content(site: PurgeSite) -> None:
     refused(site, "d1/f0001: has another content on the source")
 
 
+@pytest.mark.exhaustive
 def test_another_ctime_alone_is_no_harm_where_the_content_is_right(site: PurgeSite) -> None:
     path = site.source / "d1/f0001"
     os.link(path, site.world.source_path / "home/bob/link")
@@ -226,6 +230,7 @@ def let_in_later(site: PurgeSite) -> None:
     site.clock.later_s = 40 * 86_400.0
 
 
+@pytest.mark.exhaustive
 def test_what_the_user_did_on_the_target_is_no_harm(site: PurgeSite) -> None:
     (site.target / "d1/f0001").unlink()
     (site.target / "d2/f0002").write_text("other")
@@ -244,6 +249,7 @@ def test_half_of_a_tree_missing_on_the_target_is_asked_about(site: PurgeSite) ->
     refused(site, "are not on the target any more")
 
 
+@pytest.mark.exhaustive
 def test_content_that_is_broken_on_the_target_is_found_when_it_is_read_again(site: PurgeSite) -> None:
     path = site.target / "d1/f0001"
     facts = path.stat()
@@ -274,6 +280,7 @@ def test_a_writer_stops_it(site: PurgeSite) -> None:
         os.waitpid(pid, 0)
 
 
+@pytest.mark.exhaustive
 def test_the_other_guards_stop_it(site: PurgeSite) -> None:
     site.leads_to = LeadsTo.SOURCE
     refused(site, "leads to the source again")
@@ -303,6 +310,7 @@ def test_the_other_guards_stop_it(site: PurgeSite) -> None:
     assert site.purge().outcome is TreeOutcome.PURGED
 
 
+@pytest.mark.exhaustive
 def test_a_tree_that_is_kept_longer_is_left(site: PurgeSite) -> None:
     site.clock.later_s = 29 * 86_400.0
     with pytest.raises(Refused) as stopped:
@@ -310,6 +318,7 @@ def test_a_tree_that_is_kept_longer_is_left(site: PurgeSite) -> None:
     assert "is kept for another" in stopped.value.message
 
 
+@pytest.mark.exhaustive
 def test_it_is_purged_once(site: PurgeSite) -> None:
     assert site.purge().outcome is TreeOutcome.PURGED
     again = site.purge()

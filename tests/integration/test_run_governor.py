@@ -209,6 +209,7 @@ async def test_at_the_end_of_a_window_what_is_at_work_ends_and_the_rest_waits_fo
     assert min(begun[4:]) >= 5 * MINUTE_S
 
 
+@pytest.mark.exhaustive
 @in_loop
 async def test_a_clock_that_is_set_forward_opens_the_window_at_once(governed: Governed) -> None:
     governed.windows = (from_to("03:00", "04:00"),)
@@ -328,6 +329,7 @@ async def test_probes_that_pass_the_limit_take_streams_away(governed: Governed) 
     assert {len(governed.streams.at(one.began_s)) for one in later} == {1}
 
 
+@pytest.mark.exhaustive
 @in_loop
 async def test_a_limit_that_is_tuned_is_not_held_against_probes_from_before(governed: Governed) -> None:
     clock, ledger = governed.world.clock, governed.world.ledger
@@ -343,6 +345,7 @@ async def test_a_limit_that_is_tuned_is_not_held_against_probes_from_before(gove
     assert {record.bound for record in governed.records} == {Bound.JOBS}
 
 
+@pytest.mark.exhaustive
 @in_loop
 async def test_probes_are_followed_also_when_a_clock_was_set_back(governed: Governed) -> None:
     governed.limits = Limits(max_latency_s=0.05)
@@ -359,6 +362,7 @@ async def test_probes_are_followed_also_when_a_clock_was_set_back(governed: Gove
     assert [record.bound for record in governed.records] == [Bound.JOBS, Bound.LATENCY]
 
 
+@pytest.mark.exhaustive
 @in_loop
 async def test_the_load_of_a_host_takes_streams_away(governed: Governed) -> None:
     governed.limits, governed.loads.load = Limits(max_load=8.0), 20.0
@@ -369,6 +373,7 @@ async def test_the_load_of_a_host_takes_streams_away(governed: Governed) -> None
     assert {record.bound for record in governed.records[1:]} == {Bound.LOAD}
 
 
+@pytest.mark.exhaustive
 @in_loop
 async def test_loads_are_kept_for_whoever_looks_also_without_a_limit(governed: Governed) -> None:
     governed.loads.load = 20.0
@@ -378,6 +383,7 @@ async def test_loads_are_kept_for_whoever_looks_also_without_a_limit(governed: G
     assert (kept.host, kept.load) == ("here", 20.0)
 
 
+@pytest.mark.exhaustive
 @in_loop
 async def test_chunks_that_would_take_too_long_are_halved_before_they_begin(governed: Governed) -> None:
     governed.cost = TransferCost(s_per_file=500.0, s_per_byte=0.0, streams=1, basis="measured")
@@ -387,6 +393,7 @@ async def test_chunks_that_would_take_too_long_are_halved_before_they_begin(gove
     assert sizes == [1] * 32
 
 
+@pytest.mark.exhaustive
 @in_loop
 async def test_what_the_first_run_measures_counts_for_the_chunks_that_it_begins(governed: Governed) -> None:
     governed.measured_cost = lambda: TransferCost(s_per_file=500.0, s_per_byte=0.0, streams=1, basis="measured")
@@ -398,6 +405,7 @@ async def test_what_the_first_run_measures_counts_for_the_chunks_that_it_begins(
     assert set(sizes[4:]) == {1}
 
 
+@pytest.mark.exhaustive
 @in_loop
 async def test_a_host_that_does_not_tell_its_load_does_not_keep_a_pause_from_being_seen(governed: Governed) -> None:
     controls = governed.world.ledger.controls
@@ -411,6 +419,7 @@ async def test_a_host_that_does_not_tell_its_load_does_not_keep_a_pause_from_bei
     assert len(governed.said) == 2
 
 
+@pytest.mark.exhaustive
 @in_loop
 async def test_a_host_that_is_held_back_does_not_keep_others_from_working(tmp_path: Path) -> None:
     """Permits are not taken by those who have nothing to do."""
