@@ -1,15 +1,15 @@
 #!/bin/bash
 # Every check, to the end, whatever fails before; the exit code says whether all of it passed. With the word `all`, the
 # tests marked `exhaustive` too.
-# TEST_WORKERS sets how many processes run the tests without a cluster (2; 3 with `all`), TEST_LABS how many run those on real
+# TEST_WORKERS sets how many processes run the tests without a cluster (3: some wait), TEST_LABS how many run those on real
 # clusters (1; 3 with `all`). Each process has clusters of its own.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
 bin=${MIGRATOR_VENV:-.venv}/bin
 case ${1:-} in
-all) only="" profile=exhaustive workers=3 labs=3 ;;
-"") only=" and not exhaustive" profile=migrator workers=2 labs=1 ;;
+all) only="" profile=exhaustive labs=3 ;;
+"") only=" and not exhaustive" profile=migrator labs=1 ;;
 *)
     echo "usage: tools/test.sh [all]" >&2
     exit 2
@@ -60,7 +60,7 @@ check "mypy" "$bin/mypy"
 check "lint-imports" "$bin/lint-imports"
 
 others() {
-    tests "${TEST_WORKERS:-$workers}" "not cluster" tests | tee "$other_output"
+    tests "${TEST_WORKERS:-3}" "not cluster" tests | tee "$other_output"
 }
 check "tests without a cluster" others
 
