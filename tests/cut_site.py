@@ -124,6 +124,16 @@ class CutSite:
         file.chmod(0o755)
         return file
 
+    def keep_told(self, *stages: str) -> None:
+        """A hook of each stage that keeps the document it gets, for `told`."""
+        for stage in stages:
+            self.hook(f"{stage}.d/90-told", f'cat > "{self.directory}/told-{stage}"')
+
+    def told(self, stage: str) -> dict[str, Any]:
+        found = json.loads((self.directory / f"told-{stage}").read_text())
+        assert isinstance(found, dict)
+        return found
+
     def calls(self) -> list[str]:
         """What was called since the last question."""
         file = self.directory / "calls"

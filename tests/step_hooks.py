@@ -70,13 +70,12 @@ class HookedCutover:
         )
 
     def hook(self, where: str, text: str = "exit 0", *, mode: int = 0o755) -> Path:
-        """A hook that writes its name, the user, the state and the text down, and then does what it is given."""
+        """A hook that writes its name, the user, the state and the reason down, and then does what it is given."""
         file = self.hooks_dir / where
         file.parent.mkdir(parents=True, exist_ok=True, mode=0o755)
         file.write_text(
             "#!/bin/sh\n"
-            f'told=$(cat "${{MIGRATOR_TEXT_FILE:-/dev/null}}")\n'
-            f'echo "{where} $MIGRATOR_USER:$MIGRATOR_STATE:$told" >> "{self.calls_file}"\n{text}\n'
+            f'echo "{where} $MIGRATOR_USER:$MIGRATOR_STATE:$MIGRATOR_REASON" >> "{self.calls_file}"\n{text}\n'
         )
         file.chmod(mode)
         return file
@@ -107,9 +106,9 @@ class HookedCutover:
     def place(self, step: HookStep, *, back: bool = False) -> CutoverPlace:
         return CutoverPlace(step=step, record=self.record, back=back)
 
-    def facts(self, text: str | None = None) -> HookFacts:
+    def facts(self, reason: str | None = None) -> HookFacts:
         return HookFacts(
-            run_id=self.run_id, plan="plan", batch=1, trees=(ALICE,), user="alice", text=text, started_at_s=1.0
+            run_id=self.run_id, plan="plan", batch=1, trees=(ALICE,), user="alice", reason=reason, started_at_s=1.0
         )
 
     async def around(self, step: HookStep, *, stoppable: bool = True, fails: Exception | None = None) -> str:
@@ -122,10 +121,10 @@ class HookedCutover:
             return "worked"
 
         async def after(facts: HookFacts, result: str) -> HookFacts:
-            return replace(facts, state="done", text=f"{result} text after")
+            return replace(facts, state="done", reason=f"{result} after")
 
         return await self.calling.around(
-            self.place(step).hooked, work, facts=self.facts("text before"), after=after, stoppable=stoppable
+            self.place(step).hooked, work, facts=self.facts("before"), after=after, stoppable=stoppable
         )
 
 

@@ -17,7 +17,6 @@ from migrator.decide.reap import atime_problem
 from migrator.domain.errors import UsageError
 from migrator.domain.mounts import Mount, mount_of
 from migrator.domain.site import TargetCapabilities
-from migrator.domain.texts import TEXTS_DIRECTORY
 from migrator.ports.clock import Clock
 from migrator.ports.filesystem import SourceFileSystem
 from migrator.ports.processes import Processes
@@ -35,7 +34,6 @@ if TYPE_CHECKING:
     from migrator.adapters.filesystems.posix import PosixSource
     from migrator.adapters.filesystems.target import MountedTarget
     from migrator.adapters.hooks.program import HookPrograms
-    from migrator.adapters.hooks.texts import TextTemplates
     from migrator.adapters.ledger.sqlite import SqliteLedger
     from migrator.adapters.output.run_files import DirectoryRunFiles
     from migrator.adapters.plans.chunk_lists import ChunkListFiles
@@ -266,14 +264,6 @@ class Wiring:
             site_file=os.fsencode(self.site.file),
             timeout_s=self.site.hooks.timeout_s,
         )
-
-    def texts(self) -> "TextTemplates | None":
-        """The texts for users; None where the site has none: then nothing is loaded that they need."""
-        if not (self.site.site.hooks_dir / os.fsdecode(TEXTS_DIRECTORY)).is_dir():
-            return None
-        from migrator.adapters.hooks.texts import TextTemplates
-
-        return TextTemplates(os.fsencode(self.site.site.hooks_dir))
 
     def activity(self) -> "ProcActivity":
         """Whether streams still do something."""

@@ -48,7 +48,7 @@ class Moment(click.ParamType[float]):
     help="When the move begins, as in '2030-01-31 19:00'; UTC, unless it ends with an offset such as +01:00.",
 )
 @click.option("--again", is_flag=True, help="Tell also those again who were told of the same time before.")
-@click.option("-n", "--dry-run", is_flag=True, help="Print the texts, and tell nobody.")
+@click.option("-n", "--dry-run", is_flag=True, help="Print whom the hooks would tell, and call none.")
 @verb
 def announce_command(
     invocation: Invocation,
@@ -61,7 +61,7 @@ def announce_command(
     again: bool,
     dry_run: bool,
 ) -> ExitCode:
-    """Tell users ahead when they will be moved: the text for each goes to the hooks of post-announce.d."""
+    """Tell users ahead when they will be moved: the hooks of post-announce.d get the facts of each."""
     site = open_site(invocation)
     wiring = bootstrap.Wiring(site)
     with wiring.ledger(read_only=dry_run) as ledger, open_progress(sys.stderr, wiring.clock) as shown:
@@ -81,7 +81,6 @@ def announce_command(
         world = AnnounceWorld(
             ledger=ledger,
             hooks=wiring.hooks(),
-            texts=wiring.texts(),
             locks=wiring.locks(),
             files=wiring.run_files(),
             progress=shown,

@@ -146,7 +146,6 @@ def _move(
                         locks=wiring.locks(),
                         files=wiring.run_files(),
                         hooks=wiring.hooks(),
-                        texts=wiring.texts(),
                         back=back,
                     )
                     return await call.make()

@@ -37,7 +37,6 @@ def doctor_command(invocation: Invocation) -> ExitCode:
             find_driver=find_driver,
             hooks=wiring.hooks(),
             links=link_world(wiring),
-            texts=wiring.texts(),
             storage=wiring.storage_targets(),
         )
         findings = run_to_end(examine(world), when_interrupted="run `migrator doctor` again")

@@ -11,7 +11,6 @@ from migrator.domain.finding import Finding, failure, ok
 from migrator.domain.hooks import (
     CONTRACT_VERSION,
     SKIP_EXIT_CODE,
-    TEXT_FILE_VARIABLE,
     FileLook,
     Hook,
     HookEvent,
@@ -110,7 +109,10 @@ def document(stage: HookStage, site: HookSite, facts: HookFacts) -> bytes:
             "link": _escaped(facts.link),
             "old_path": _escaped(facts.old_path),
             "new_path": _escaped(facts.new_path),
-            "text": facts.text,
+            "back": facts.back,
+            "freeze_s": facts.freeze_s,
+            "frozen_s": facts.frozen_s,
+            "moved": facts.moved,
             "report": _escaped(facts.report),
             "begins_at": None if facts.begins_at_s is None else _time(facts.begins_at_s),
             "files": facts.files,
@@ -158,7 +160,6 @@ def environment(stage: HookStage, site: HookSite, facts: HookFacts) -> tuple[tup
         ("MIGRATOR_OLD_PATH", path(facts.old_path)),
         ("MIGRATOR_NEW_PATH", path(facts.new_path)),
         ("MIGRATOR_REPORT", path(facts.report)),
-        (TEXT_FILE_VARIABLE, ""),  # the adapter makes the file
     )
 
 

@@ -1,10 +1,16 @@
 """Telling users ahead when they will be moved."""
 
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from enum import StrEnum
 
 from migrator.domain.errors import ExitCode
 from migrator.domain.tree import UserTree
+
+
+def begins_words(at_s: float) -> str:
+    """When a move begins, for people: `2026-01-01 19:00 UTC`."""
+    return datetime.fromtimestamp(at_s, UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 
 class Announced(StrEnum):
@@ -22,15 +28,14 @@ class Announced(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Announcement:
-    """What the user of one tree is told. `freeze_s` is predicted, None where nothing is; `text` None where it was not made.
-    `reason` says why he was not told; empty where he was.
+    """Whether the user of one tree was told. `freeze_s` is predicted, None where nothing is. `reason` says why the user was
+    not told; empty where they were.
     """
 
     tree: UserTree
     batch: int
     outcome: Announced
     freeze_s: float | None
-    text: str | None = None
     reason: str = ""
 
 

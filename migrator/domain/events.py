@@ -77,7 +77,6 @@ class EventKind(StrEnum):
     HOOK_REFUSED = "hook-refused"
     HOOK_FAILED = "hook-failed"
     HOOK_INTERRUPTED = "hook-interrupted"
-    TEXT_FAILED = "text-failed"
     USER_TOLD = "user-told"
     FILES_ARCHIVED = "files-archived"
     ARCHIVE_VOID = "archive-void"

@@ -14,7 +14,6 @@ CONTRACT_VERSION = 1
 SKIP_EXIT_CODE = 62
 """A `pre` hook that ends with it stops its step, and the run goes on."""
 
-TEXT_FILE_VARIABLE = "MIGRATOR_TEXT_FILE"
 """Names the file that holds the text for a user."""
 
 OUTPUT_LIMIT_BYTES = 16 << 10
@@ -162,8 +161,8 @@ class HookFacts:
     """What a hook is told of its step; None is what has no meaning there, or is not known yet.
 
     Of a step about one user (announcement, freeze, switch, thaw), `user` is his name, `link` the path that he works by (None where a hook
-    makes the switch), `old_path` and `new_path` where it leads before the switch and after it, absolute; `text` is what he
-    is told at this stage.
+    makes the switch), `old_path` and `new_path` where it leads before the switch and after it, absolute. `back`: it is a rollback. `freeze_s` is
+    predicted, `frozen_s` measured. `moved` is known around a thaw: False where the user stays where they were, for `reason`.
 
     `report` is the directory that holds a report that is sent, absolute.
 
@@ -188,7 +187,10 @@ class HookFacts:
     link: bytes | None = None
     old_path: bytes | None = None
     new_path: bytes | None = None
-    text: str | None = None
+    back: bool | None = None
+    freeze_s: float | None = None
+    frozen_s: float | None = None
+    moved: bool | None = None
     files: int | None = None
     size_bytes: int | None = None
     state: str = ""
@@ -206,14 +208,13 @@ class HookFacts:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HookCall:
     """One call: `document` goes to standard input, `environment` beside the usual variables. Every process of the hook
-    carries the token. Where there is a `text`, it lies in a file for the time of the call.
+    carries the token.
     """
 
     hook: Hook
     document: bytes
     environment: tuple[tuple[str, str], ...]
     token: str
-    text: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,15 +7,13 @@ from dataclasses import dataclass, replace
 from migrator.decide.cutover_words import state_words
 from migrator.decide.hooks import in_order
 from migrator.decide.switching import link_path, user_problem
-from migrator.decide.texts import begins_words
-from migrator.domain.announcing import Announced, Announcement, AnnounceSummary
+from migrator.domain.announcing import Announced, Announcement, AnnounceSummary, begins_words
 from migrator.domain.cutover import SETTLED_STATES, UNDER_WAY_STATES
 from migrator.domain.errors import Interrupted, Refused, UsageError
 from migrator.domain.events import EventKind, Severity
 from migrator.domain.hooks import HookEvent, HookFacts, HookState, HookStep
 from migrator.domain.ledger_sums import PlannedTree
 from migrator.domain.paths import join, show
-from migrator.domain.texts import TextFacts, UserText
 from migrator.domain.tree import UserTree
 from migrator.domain.units import format_duration
 from migrator.ports.blocking import Blocking
@@ -26,8 +24,6 @@ from migrator.ports.locks import Locks
 from migrator.ports.progress import Progress
 from migrator.ports.run_files import RunFiles
 from migrator.ports.site import SiteRecord
-from migrator.ports.texts import Texts
-from migrator.stages.cutover_texts import made
 from migrator.stages.hooking import HookedStep, HookSkipped, StepHooks, find_hooks, hook_world
 from migrator.stages.recorded_run import recorded_run
 from migrator.stages.saying import say
@@ -54,11 +50,10 @@ class AnnounceRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnnounceWorld:
-    """Everything outside the program that `announce` touches. Without `texts` the site has no templates."""
+    """Everything outside the program that `announce` touches."""
 
     ledger: ReadableLedger
     hooks: Hooks
-    texts: Texts | None
     locks: Locks
     files: RunFiles
     progress: Progress
@@ -68,11 +63,11 @@ class AnnounceWorld:
 
 
 async def announce(request: AnnounceRequest, world: AnnounceWorld) -> AnnounceSummary:
-    """Hand the text for each user to the `announce` hooks, one after the other. May be called again: who was told of the
+    """Hand the facts of each user to the `announce` hooks, one after the other. May be called again: who was told of the
     same time is not told twice, unless that is asked for.
 
-    Raises UsageError (a time that is over, a site without `init`), Refused (no text can be made, nobody would tell it, a
-    hook refuses), LockHeld, Interrupted.
+    Raises UsageError (a time that is over, a site without `init`), Refused (a user without a plain name, no hook that
+    tells, a hook refuses), LockHeld, Interrupted.
     """
     site = world.ledger.site.read()
     if site is None:
@@ -83,7 +78,7 @@ async def announce(request: AnnounceRequest, world: AnnounceWorld) -> AnnounceSu
             hint="give a time that is ahead, as in --begins '2030-01-31 19:00'; without an offset (+01:00) it is UTC",
         )
     await _require_hooks(world)
-    due = await _due(request, world, site)
+    due = _due(request, world)
     if request.dry_run:
         return _summary(request, due)
     begins = begins_words(request.begins_at_s)
@@ -92,7 +87,8 @@ async def announce(request: AnnounceRequest, world: AnnounceWorld) -> AnnounceSu
             async with recorded_run(
                 world.ledger.runs, world.clock, verb=VERB, pid=request.pid, directory=directory.path
             ) as run:
-                telling = _Telling(request=request, world=world, site=site, run_id=run.id)
+                planned = {one.tree.path: one for one in world.ledger.facts.trees(request.plan)}
+                telling = _Telling(request=request, world=world, site=site, planned=planned, run_id=run.id)
                 await telling.calls.begin((HookStep.ANNOUNCE,))
                 summary = _summary(request, [await telling.tell(one) for one in due])
                 run.exit_code = summary.exit_code
@@ -118,14 +114,13 @@ async def _require_hooks(world: AnnounceWorld) -> None:
     if not found.problems and not in_order(found.hooks, stage):
         raise Refused(
             f"nobody would be told: there is no hook in {stage.name}.d of {show(world.hooks.directory)}",
-            cause="this program sends nothing itself: it hands the text for each user to hooks",
+            cause="this program sends nothing itself: it hands the facts of each user to hooks",
             hint="put one there, such as hooks/post-announce.d/50-tell-user of the samples (docs/cutover.md)",
         )
 
 
-async def _due(request: AnnounceRequest, world: AnnounceWorld, site: SiteRecord) -> list[Announcement]:
-    """Every tree, with its text where its user is to be told. All texts are made before the first one is handed out."""
-    planned = {one.tree.path: one for one in world.ledger.facts.trees(request.plan)}
+def _due(request: AnnounceRequest, world: AnnounceWorld) -> list[Announcement]:
+    """Every tree, and whether its user is to be told. Raises Refused before anybody is told."""
     found = []
     for batch, trees in request.trees.items():
         predictions = world.ledger.predictions.of_batch(request.plan, batch)
@@ -138,8 +133,8 @@ async def _due(request: AnnounceRequest, world: AnnounceWorld, site: SiteRecord)
                 reason = f"was told of {begins_words(request.begins_at_s)} before"
                 found.append(replace(about, outcome=Announced.BEFORE, reason=reason))
             else:
-                text = await _text(request, world, site, planned.get(tree.path), about)
-                found.append(replace(about, text=text))
+                _link(request, tree)
+                found.append(about)
     return found
 
 
@@ -154,35 +149,6 @@ def _was_told(ledger: ReadableLedger, request: AnnounceRequest, tree: UserTree) 
     step = _hooked(request.plan, tree, request.begins_at_s)
     latest = ledger.hooks.latest(step.step, step.key)
     return latest is not None and latest.state == HookState.DONE
-
-
-async def _text(
-    request: AnnounceRequest,
-    world: AnnounceWorld,
-    site: SiteRecord,
-    planned: PlannedTree | None,
-    about: Announcement,
-) -> str:
-    tree = about.tree
-    facts = TextFacts(
-        site=site.name,
-        user=tree.user,
-        tree=tree.path,
-        old_path=join(request.source_root, tree.path),
-        new_path=join(request.target_root, tree.path),
-        link=_link(request, tree),
-        files=planned.files if planned else 0,
-        size_bytes=planned.size_bytes if planned else 0,
-        begins_at_s=request.begins_at_s,
-        freeze_s=about.freeze_s,
-    )
-    text = None if world.texts is None else await made(world.texts, UserText.BEFORE, facts, world.blocking)
-    if text is None:
-        raise Refused(
-            f"there is nothing to tell: the site has no {show(UserText.BEFORE.file)}",
-            hint="put one into texts/ of [site] hooks_dir, as hooks/texts of the samples has it (docs/cutover.md)",
-        )
-    return text
 
 
 def _link(request: AnnounceRequest, tree: UserTree) -> bytes | None:
@@ -213,6 +179,7 @@ class _Telling:
     request: AnnounceRequest
     world: AnnounceWorld
     site: SiteRecord
+    planned: Mapping[bytes, PlannedTree]
     run_id: int
 
     @property
@@ -231,8 +198,8 @@ class _Telling:
         )
 
     async def tell(self, one: Announcement) -> Announcement:
-        """Hand one text to the hooks. Raises Refused where one of them refuses."""
-        if one.text is None:
+        """Hand the facts of one user to the hooks. Raises Refused where one of them refuses."""
+        if one.outcome is not Announced.WOULD_TELL:
             return one
         step = _hooked(self.request.plan, one.tree, self.request.begins_at_s)
         try:
@@ -249,6 +216,7 @@ class _Telling:
         return replace(one, outcome=Announced.TOLD)
 
     def _facts(self, one: Announcement) -> HookFacts:
+        planned = self.planned.get(one.tree.path)
         return HookFacts(
             run_id=self.run_id,
             plan=self.request.plan,
@@ -258,7 +226,9 @@ class _Telling:
             link=_link(self.request, one.tree),
             old_path=join(self.request.source_root, one.tree.path),
             new_path=join(self.request.target_root, one.tree.path),
-            text=one.text,
+            files=planned.files if planned else 0,
+            size_bytes=planned.size_bytes if planned else 0,
+            freeze_s=one.freeze_s,
             begins_at_s=self.request.begins_at_s,
             started_at_s=self.world.clock.now_s(),
         )

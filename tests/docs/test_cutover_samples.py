@@ -17,6 +17,18 @@ from tests.slurm import DEADLINE_S, Slurm, missing_for_slurm, running_slurm
 TELL = ("post-announce.d/50-tell-user", "pre-freeze.d/50-tell-user", "post-thaw.d/50-tell-user")
 LOCK, UNLOCK, UNFREEZE = (f"{stage}.d/10-lock-account" for stage in ("pre-freeze", "post-thaw", "post-freeze"))
 HOLD, RELEASE, GIVE_UP = (f"{stage}.d/20-hold-slurm-jobs" for stage in ("pre-freeze", "post-thaw", "post-freeze"))
+MOVE = {
+    "link": "/home/alice",
+    "old_path": "/mnt/gl/home/alice%0A%1B[31m",
+    "new_path": "/mnt/beegfs/Gr%C3%BC%C3%9Fe",
+    "begins_at": "2030-01-31T19:00:00Z",
+    "back": False,
+    "freeze_s": 240.0,
+    "frozen_s": 250.0,
+    "moved": True,
+    "reason": "a file is open: Größe\n",
+}
+"""What hooks around a step about one user are told."""
 HOSTILE = ("", "../root", "-x", ".x", "a b", "a\nb", "a/b", "a;b")
 
 
@@ -46,19 +58,42 @@ def tell(hook: str, facts: dict[str, object]) -> "subprocess.CompletedProcess[st
 
 
 @pytest.mark.parametrize("hook", TELL)
-def test_a_user_is_sent_the_text_of_the_site(hook: str) -> None:
-    done = tell(hook, facts_of(hook, "alice") | {"text": "Your files: Grüße\n\nDear alice,\n\nhello.\n"})
+def test_a_user_is_told_what_they_have_to_know(hook: str) -> None:
+    facts = facts_of(hook, "alice", "" if hook.startswith("pre-") else "done") | MOVE
+    done = tell(hook, facts)
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.startswith("To: alice@example.org\nSubject: Your files: Grüße\nContent-Type: text/plain")
-    assert done.stdout.endswith("\n\nDear alice,\n\nhello.\n\n")
+    after = hook.startswith("post-thaw")
+    subject = "your files have moved" if after else "your files move to the new file system"
+    assert done.stdout.startswith(
+        f"To: alice@example.org\nSubject: gl-to-beegfs: {subject}\nContent-Type: text/plain; charset=utf-8\n\nDear alice,\n"
+    )
+    wanted = ("/mnt/gl/home/alice\\n\\x1b[31m", "/mnt/beegfs/Grüße", "/home/alice", "4 min")
+    assert [words for words in wanted if words not in done.stdout] == []
+    assert ("2030-01-31T19:00:00Z" in done.stdout) is not after
+    for missing in ("link", "begins_at", "freeze_s", "frozen_s", "reason"):
+        assert tell(hook, facts | {missing: None}).returncode == 0
+    assert "go back" in tell(hook, facts | {"back": True}).stdout or after
+
+
+def test_who_was_not_moved_is_told_why_and_nobody_is_told_of_a_step_that_was_not_done() -> None:
+    announce, _, thaw = TELL
+    stays = tell(thaw, facts_of(thaw, "alice", "done") | MOVE | {"moved": False}).stdout
+    assert "your files have not moved\n" in stays
+    assert "stay in /mnt/gl/home/alice\\n\\x1b[31m: a file is open: Größe\\n." in stays
+    for hook in (announce, thaw):
+        done = tell(hook, facts_of(hook, "alice", "refused") | MOVE)
+        assert (done.returncode, done.stdout.splitlines()) == (
+            0,
+            [f"no mail: {hook.partition('.d/')[0]} with the state refused"],
+        )
 
 
 @pytest.mark.parametrize("hook", TELL)
-def test_without_a_text_or_somebody_to_write_to_it_fails(hook: str) -> None:
-    changes: list[dict[str, object]] = [{"text": None}, {"text": ""}, {"version": 2}]
+def test_without_somebody_to_write_to_it_fails(hook: str) -> None:
+    changes: list[dict[str, object]] = [{"version": 2}]
     changes += [{"user": user} for user in HOSTILE]
     for change in changes:
-        done = tell(hook, facts_of(hook, "alice") | {"text": "Subject\n\nbody\n"} | change)
+        done = tell(hook, facts_of(hook, "alice", "" if hook.startswith("pre-") else "done") | MOVE | change)
         assert (done.returncode, done.stdout) == (1, "")
         assert done.stderr
 

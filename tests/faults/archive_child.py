@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from migrator.adapters.archives.frames import FrameWriter
+from migrator.adapters.archives.tar import FrameWriter
 from migrator.adapters.filesystems.archive_folders import HeldFolder
 from migrator.adapters.ledger.archives import SqliteArchives
 from migrator.domain.archives import ArchiveLimits

@@ -90,6 +90,15 @@ def test_gnu_tar_and_zstd_extract_an_archive_exactly(world: World, place: Path) 
     assert after == before
 
 
+def test_an_attribute_whose_name_is_no_utf_8_comes_back(world: World, place: Path) -> None:
+    name = write(world.tree + b"/file")
+    os.setxattr(name, b"user.\xff=%", b"\xfe\n21 hdrcharset=x\n")
+    world.archive(world.rows())
+    assert world.restore(b"file", to=place).restored == 1
+    assert snapshot(restored_tree(place)) == snapshot(world.tree)
+    subprocess.run(["tar", "--zstd", "-tf", str(world.archives / "000001.tar.zst")], check=True, capture_output=True)
+
+
 def test_gnu_tar_makes_links_within_an_archive(world: World, place: Path) -> None:
     first = write(world.tree + b"/first", b"of two names")
     os.link(first, world.tree + b"/second")

@@ -229,3 +229,41 @@ def test_without_a_hook_that_switches_nobody_is_frozen(site: CutSite) -> None:
     switched_by_hooks(site, site.directory / "autofs")
     (site.directory / "hooks" / "pre-switch.d" / "50-switches").unlink()
     assert len(refused(site, "pre-switch")) == 1
+
+
+def test_hooks_are_told_the_facts_of_their_user(site: CutSite) -> None:
+    source, target, link = (str(path) for path in (site.source(), site.target(), site.link()))
+    site.keep_told("pre-freeze", "pre-thaw", "post-thaw")
+    refuse = site.hook("pre-switch.d/50-said", "exit 1")
+    assert site.cutover(code=4)["ending"] == "given-up"
+    stays = site.told("post-thaw")
+    assert (stays["moved"], stays["state"], "pre-switch.d/50-said" in stays["reason"]) == (False, "done", True)
+    assert stays["frozen_s"] > 0
+    refuse.unlink()
+    assert site.cutover()["ending"] == "moved"
+    before, thaw, after = (site.told(stage) for stage in ("pre-freeze", "pre-thaw", "post-thaw"))
+    for told in (before, thaw, after):
+        assert [told[key] for key in ("user", "old_path", "new_path", "link", "back", "files", "reason")] == [
+            "ann",
+            source,
+            target,
+            link,
+            False,
+            before["files"],
+            None,
+        ]
+        assert told["freeze_s"] > 0
+    assert (before["moved"], before["frozen_s"], before["state"]) == (None, None, None)
+    assert [told["moved"] for told in (thaw, after)] == [True, True]
+    assert after["frozen_s"] >= thaw["frozen_s"] > 0
+    assert site.rollback()["ending"] == "moved"
+    before, after = site.told("pre-freeze"), site.told("post-thaw")
+    for told in (before, after):
+        assert [told[key] for key in ("old_path", "new_path", "back", "freeze_s", "frozen_s")] == [
+            target,
+            source,
+            True,
+            None,
+            None,
+        ]
+    assert (before["moved"], after["moved"]) == (None, True)

@@ -42,13 +42,12 @@ class Directory:
     def problems(self) -> list[str]:
         return [f"{os.fsdecode(one.path)} {one.message}" for one in self.programs.find().problems]
 
-    def call(self, text: str, document: bytes = b"{}", token: str = "", told: str | None = None) -> HookResult:
+    def call(self, text: str, document: bytes = b"{}", token: str = "") -> HookResult:
         call = HookCall(
             hook=self.add(text),
             document=document,
             environment=(("MIGRATOR_BATCH", "1"), ("MIGRATOR_SITE", "/\udcff")),
             token=token or f"hook-test-{os.getpid()}-{next(_numbers)}",
-            text=told,
         )
         return asyncio.run(self.programs.call(call))
 
@@ -180,20 +179,3 @@ def test_what_is_left_of_a_call_is_ended_by_its_token(hooks: Directory) -> None:
 
     asyncio.run(abandon())
     assert carriers([token]) == {}
-
-
-def test_a_text_lies_in_a_file_of_this_user_alone_for_the_time_of_the_call(
-    hooks: Directory, scratch: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    files = scratch / "files"
-    files.mkdir()
-    monkeypatch.setattr("tempfile.tempdir", str(files))
-    script = '#!/bin/sh\nstat -c "%a %u %F" "$MIGRATOR_TEXT_FILE"\ncat "$MIGRATOR_TEXT_FILE"\nexit 3\n'
-    result = hooks.call(script, told="Grüße\n\udcff\n")
-    assert result.exit_code == 3
-    assert result.output.decode() == f"600 {os.geteuid()} regular file\nGrüße\n\\udcff\n"
-    assert list(files.iterdir()) == []
-    assert hooks.call('#!/bin/sh\necho "[$MIGRATOR_TEXT_FILE]"').output == b"[]\n"
-    files.rmdir()
-    failed = hooks.call(script, told="text")
-    assert (failed.exit_code, failed.problem) == (None, "no file could be made for its text: No such file or directory")

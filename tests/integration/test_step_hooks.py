@@ -26,16 +26,16 @@ def cutover(scratch: Path) -> Iterator[HookedCutover]:
 
 
 @in_loop
-async def test_hooks_enclose_a_step_and_get_the_text_of_their_side(cutover: HookedCutover) -> None:
+async def test_hooks_enclose_a_step_and_get_the_facts_of_their_side(cutover: HookedCutover) -> None:
     for where in ("pre-freeze.d/10-a", "pre-freeze.d/20-b", "post-freeze.d/10-a", "post-freeze.d/20-b"):
         cutover.hook(where)
     assert await cutover.around(HookStep.FREEZE) == "worked"
     assert cutover.calls() == [
-        "pre-freeze.d/10-a alice::text before",
-        "pre-freeze.d/20-b alice::text before",
+        "pre-freeze.d/10-a alice::before",
+        "pre-freeze.d/20-b alice::before",
         "freeze",
-        "post-freeze.d/20-b alice:done:worked text after",
-        "post-freeze.d/10-a alice:done:worked text after",
+        "post-freeze.d/20-b alice:done:worked after",
+        "post-freeze.d/10-a alice:done:worked after",
     ]
     assert cutover.warnings() == []
     # Steps without hooks leave nothing in the ledger that somebody could owe.
@@ -53,11 +53,10 @@ def test_a_pre_hook_stops_a_step(cutover: HookedCutover, code: int, kind: type[R
     with pytest.raises(Refused, match=r"pre-switch.d/20-no .*not today") as raised:
         asyncio.run(cutover.around(HookStep.SWITCH))
     assert type(raised.value) is kind
-    # What was not done is not told to the user: its counterpart gets no text.
     assert cutover.calls() == [
-        "pre-switch.d/10-a alice::text before",
-        "pre-switch.d/20-no alice::text before",
-        f"post-switch.d/10-a alice:{state}:",
+        "pre-switch.d/10-a alice::before",
+        "pre-switch.d/20-no alice::before",
+        f"post-switch.d/10-a alice:{state}:before",
     ]
     (said,) = cutover.warnings()
     assert said.startswith(f"hook-{state}: alice: cutover: the switch of alice is ")
@@ -73,11 +72,11 @@ async def test_nothing_stops_a_thaw(cutover: HookedCutover, code: int) -> None:
     cutover.hook("pre-thaw.d/20-no", f"echo not today; exit {code}")
     assert await cutover.around(HookStep.THAW, stoppable=False) == "worked"
     assert cutover.calls() == [
-        "pre-thaw.d/10-a alice::text before",
-        "pre-thaw.d/20-no alice::text before",
-        "pre-thaw.d/30-c alice::text before",
+        "pre-thaw.d/10-a alice::before",
+        "pre-thaw.d/20-no alice::before",
+        "pre-thaw.d/30-c alice::before",
         "thaw",
-        "post-thaw.d/10-a alice:done:worked text after",
+        "post-thaw.d/10-a alice:done:worked after",
     ]
     (said,) = cutover.warnings()
     assert "the hook pre-thaw.d/20-no before the thaw of alice failed" in said
@@ -98,19 +97,19 @@ async def test_hooks_that_may_not_be_called_stop_no_thaw_and_are_owed_after_it(c
     spoiled.chmod(0o755)
     place = cutover.place(HookStep.THAW).hooked
     for _ in range(2):
-        await cutover.calling.catch_up(place, cutover.facts("owed text"))
-    assert cutover.calls() == ["post-thaw.d/10-a alice:done:owed text"]
+        await cutover.calling.catch_up(place, cutover.facts("owed"))
+    assert cutover.calls() == ["post-thaw.d/10-a alice:done:owed"]
 
 
 @pytest.mark.parametrize(("error", "state"), [(Refused("no"), "refused"), (ToolFailed("broken"), "failed")])
 @in_loop
-async def test_hooks_after_a_step_that_failed_are_told_its_state_and_no_text(
+async def test_hooks_after_a_step_that_failed_are_told_its_state(
     cutover: HookedCutover, error: Exception, state: str
 ) -> None:
     cutover.hook("post-freeze.d/10-a")
     with pytest.raises(type(error)):
         await cutover.around(HookStep.FREEZE, fails=error)
-    assert cutover.calls() == ["freeze", f"post-freeze.d/10-a alice:{state}:"]
+    assert cutover.calls() == ["freeze", f"post-freeze.d/10-a alice:{state}:before"]
 
 
 @in_loop
@@ -150,7 +149,7 @@ async def test_a_step_that_is_cancelled_stays_open(cutover: HookedCutover) -> No
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert cutover.calls() == ["pre-freeze.d/10-slow alice::text before"]
+    assert cutover.calls() == ["pre-freeze.d/10-slow alice::before"]
     assert cutover.ledger.hooks.open_since(HookStep.FREEZE, cutover.place(HookStep.FREEZE).hooked.key) is not None
     assert list(cutover.ledger.hooks.unfinished(CUTOVER)) == []
 

@@ -23,7 +23,7 @@ _BUFFER_BYTES = 1024 * 1024
 
 
 class HeldFolder:
-    """The `ArchiveFolder` port over an open directory."""
+    """The archive directory of one tree on the target, held open. Files are root's alone until they are handed over."""
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
@@ -34,7 +34,9 @@ class HeldFolder:
 
     @contextmanager
     def create(self, name: bytes) -> Iterator[BinaryIO]:
-        """A new file under the partial form of the name, as the port says. What fails leaves nothing."""
+        """A new file under the partial form of the name, synced at the end of the block; one that is there is replaced. What fails
+        leaves nothing.
+        """
         partial = name + PARTIAL_SUFFIX
         with suppress(FileNotFoundError):
             os.unlink(partial, dir_fd=self._fd)
@@ -53,7 +55,7 @@ class HeldFolder:
             raise
 
     def publish(self, names: Iterable[bytes]) -> None:
-        """Give files their names, as the port says."""
+        """Give files their names, and return when that is on the disks. Never replaces: FileExistsError."""
         for name in names:
             # No rename: it would replace, and not every file system knows RENAME_NOREPLACE. Nobody but root gets in here.
             if self._is_there(name):
@@ -62,7 +64,7 @@ class HeldFolder:
         os.fsync(self._fd)
 
     def remove(self, names: Iterable[bytes]) -> None:
-        """Remove files of ours; another name is an error in the program."""
+        """Remove files of ours; those that are gone are removed already. Another name is an error in the program."""
         for name in names:
             if number_of(name) is None:
                 raise ValueError(f"not the name of an archive: {name!r}")
@@ -72,7 +74,7 @@ class HeldFolder:
 
     @contextmanager
     def open(self, name: bytes) -> Iterator[BinaryIO]:
-        """A file, with its clean pages dropped, as the port says."""
+        """A file, for reading from its disks: its clean pages are dropped first. Never through a symlink."""
         fd = os.open(name, _READING | os.O_NONBLOCK, dir_fd=self._fd)
         with open(fd, "rb", buffering=_BUFFER_BYTES) as stream:
             if not stat.S_ISREG(os.fstat(fd).st_mode):
@@ -89,14 +91,16 @@ class HeldFolder:
 
 
 class MountedArchiveFolders:
-    """The `ArchiveFolders` port over a mounted directory."""
+    """The archive directories of all trees on the target. Blocking; errors of the kernel are OSError."""
 
     def __init__(self, root: bytes) -> None:
         self._path = os.path.abspath(root)
 
     @contextmanager
     def make(self, tree: bytes) -> Iterator[HeldFolder]:
-        """The directory of a tree, for writing, as the port says. Raises OSError where the tree is not there."""
+        """The directory of a tree, for writing, made where it is missing. Raises Refused where it is not root's alone, OSError where
+        the tree is not there.
+        """
         with Root(self._path) as root, root.directory(tree) as tree_fd:
             fd = open_own(tree_fd, ARCHIVE_DIRECTORY, lambda why: _not_own(tree, why), lasting=True)
             try:
@@ -106,16 +110,20 @@ class MountedArchiveFolders:
 
     @contextmanager
     def open(self, tree: bytes) -> Iterator[HeldFolder]:
-        """The directory of a tree, for reading, as the port says."""
+        """The directory of a tree, for reading, whoever it belongs to. Raises FileNotFoundError where there is none."""
         with Root(self._path) as root, root.directory(archive_directory(tree)) as fd:
             yield HeldFolder(fd)
 
     def hand_over(self, tree: bytes, *, uid: int, gid: int) -> None:
-        """Let the tree's user read his archives, as the port says."""
+        """Let the tree's user read their archives: theirs, mode 0400, in a directory of mode 0500. For the switch. May be called
+        again; nothing happens where there is no such directory.
+        """
         self._dress(tree, uid, gid, _READABLE_FILE_MODE, _READABLE_MODE)
 
     def take_back(self, tree: bytes) -> None:
-        """Make them root's alone again, as the port says. What the user put there stays, and is root's then too."""
+        """Make them root's alone again, for the way back. What the user put there stays, and is root's then too. May be called
+        again.
+        """
         self._dress(tree, os.geteuid(), os.getegid(), _FILE_MODE, CLOSED_MODE)
 
     def _dress(self, tree: bytes, uid: int, gid: int, file_mode: int, mode: int) -> None:

@@ -35,7 +35,9 @@ _NODES = {
 
 
 class MountedRestorer:
-    """The `Restorer` port over a directory that exists. `capabilities`: attributes that it cannot keep are not tried."""
+    """A directory that members are put into. No symlink is followed; nothing is overwritten unless it is asked for. Blocking.
+    `capabilities`: attributes that it cannot keep are not tried.
+    """
 
     def __init__(self, root: bytes, capabilities: TargetCapabilities | None = None) -> None:
         self._path = os.path.abspath(root)
@@ -57,7 +59,9 @@ class MountedRestorer:
                 self._held = None
 
     def restore(self, member: ArchivedMember, content: Iterator[bytes], *, overwrite: bool) -> None:
-        """Make a member, as the port says."""
+        """Make a member with all its attributes, under a temporary name first. Directories above it that are missing are made, for
+        its owner alone. Raises OSError: FileExistsError where something has its name; what `content` raises goes through.
+        """
         entry = member.entry
         with self._parent(entry) as (fd, name), _final_name(fd, name, overwrite=overwrite) as temporary:
             match entry.type:
@@ -73,7 +77,7 @@ class MountedRestorer:
                     raise OSError(errno.EINVAL, f"a {entry.type.value} is in no archive", entry.path)
 
     def link(self, existing: bytes, member: ArchivedMember, *, overwrite: bool) -> None:
-        """Make a member another name, as the port says."""
+        """Make a member another name of one that was restored. Raises OSError as `restore`."""
         with (
             self._root.parent(existing) as (existing_fd, existing_name),
             self._parent(member.entry) as (fd, name),
@@ -82,7 +86,7 @@ class MountedRestorer:
             os.link(existing_name, temporary, src_dir_fd=existing_fd, dst_dir_fd=fd, follow_symlinks=False)
 
     def sync(self) -> None:
-        """As the port says."""
+        """Return when all that was restored has reached the disks. Raises OSError."""
         fd = self._root.open(b"", os.O_RDONLY | os.O_DIRECTORY)
         try:
             if _libc.syncfs(fd) != 0:

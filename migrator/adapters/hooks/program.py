@@ -2,15 +2,11 @@
 
 import errno
 import os
-import tempfile
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
-from pathlib import Path
 
 from migrator.adapters.hooks.directory import look_at_hooks
 from migrator.decide.hooks import examine_hooks
 from migrator.domain.errors import ToolFailed
-from migrator.domain.hooks import OUTPUT_LIMIT_BYTES, TEXT_FILE_VARIABLE, HookCall, HookResult, HooksFound
+from migrator.domain.hooks import OUTPUT_LIMIT_BYTES, HookCall, HookResult, HooksFound
 from migrator.domain.transfer import ProcessIdentity
 from migrator.ports.processes import Command, Processes
 
@@ -52,47 +48,24 @@ class HookPrograms:
     async def call(self, call: HookCall) -> HookResult:
         """Call one, to its end or to its time limit. A hook that cannot be started is a value."""
         output = _End(OUTPUT_LIMIT_BYTES)
-        with ExitStack() as stack:
-            try:
-                variables = stack.enter_context(_text_file(call.text))
-            except OSError as error:
-                return HookResult(exit_code=None, problem=f"no file could be made for its text: {error.strerror}")
-            command = Command(
-                argv=(call.hook.path,),
-                stdin=call.document,
-                environment={**dict(call.environment), **variables},
-                timeout_s=self._timeout_s,
-                token=call.token,
+        command = Command(
+            argv=(call.hook.path,),
+            stdin=call.document,
+            environment=dict(call.environment),
+            timeout_s=self._timeout_s,
+            token=call.token,
+        )
+        try:
+            completed = await self._processes.stream(
+                command, on_start=_nobody_asks, on_stdout=output.take, on_stderr=output.take
             )
-            try:
-                completed = await self._processes.stream(
-                    command, on_start=_nobody_asks, on_stdout=output.take, on_stderr=output.take
-                )
-            except ToolFailed as error:
-                return HookResult(exit_code=None, output=output.content, problem=_why_not_started(error))
+        except ToolFailed as error:
+            return HookResult(exit_code=None, output=output.content, problem=_why_not_started(error))
         return HookResult(exit_code=completed.exit_code, timed_out=completed.timed_out, output=output.content)
 
     async def end(self, token: str) -> bool:
         """End what is left of a call; False where something of it cannot be ended."""
         return await self._processes.end(token, grace_s=_GRACE_S)
-
-
-@contextmanager
-def _text_file(text: str | None) -> Iterator[dict[str, str]]:
-    """A file of this user's alone (mode 0600) that holds the text, for the time of the block, and the variable that names
-    it. Raises OSError where it cannot be made; that it cannot be removed matters to nobody.
-    """
-    if text is None:
-        yield {}
-        return
-    fd, path = tempfile.mkstemp(prefix="migrator-text-")
-    try:
-        with os.fdopen(fd, "wb") as stream:
-            stream.write(text.encode("utf-8", "backslashreplace"))
-        yield {TEXT_FILE_VARIABLE: path}
-    finally:
-        with suppress(OSError):
-            Path(path).unlink()
 
 
 class _End:

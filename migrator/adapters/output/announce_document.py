@@ -17,30 +17,19 @@ _WORDS = {
 
 
 def announce_document(summary: AnnounceSummary) -> Document:
-    """What `announce` did; a dry run shows every text."""
+    """What `announce` did, or would do."""
     columns = [figure("batch"), paths("user"), paths("tree"), text("announcement"), figure("freeze"), paths("why")]
     told = sum(one.outcome in (Announced.TOLD, Announced.WOULD_TELL) for one in summary.announcements)
     words = f"{several(told, 'user tree')} of {len(summary.announcements)}: "
     words += "their users would be told." if summary.dry_run else "their users were told."
-    sections = [
-        Section(
-            title="Announcements",
-            blocks=(table("", columns, [_row(one) for one in summary.announcements]), paragraph(words)),
-        )
-    ]
-    if summary.dry_run:
-        sections += [
-            Section(
-                title=clean(f"To {one.tree.user}"),
-                blocks=tuple(paragraph(line) for line in one.text.rstrip().split("\n")),
-            )
-            for one in summary.announcements
-            if one.text is not None
-        ]
+    section = Section(
+        title="Announcements",
+        blocks=(table("", columns, [_row(one) for one in summary.announcements]), paragraph(words)),
+    )
     return Document(
         title="Announcement",
         subtitle=clean(f"plan {summary.plan}: the move begins at {when(summary.begins_at_s)}"),
-        sections=tuple(sections),
+        sections=(section,),
     )
 
 

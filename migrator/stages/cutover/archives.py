@@ -6,8 +6,8 @@ from migrator.domain.archives import ArchivedMember, same_file
 from migrator.domain.entry import Entry
 from migrator.domain.errors import MigratorError
 from migrator.domain.reap import ReapRow
-from migrator.ports.archives import Archived
 from migrator.stages.cutover.context import Sight
+from migrator.stages.reap.archived import ProvenArchives
 
 COUNTED = 10_000
 """So many files that lack an archive are counted one by one; each takes a look at the source."""
@@ -39,7 +39,7 @@ class TreeArchives:
         """
         world, count = self.sight.world, 0
         try:
-            archived: Archived | None = None
+            archived: ProvenArchives | None = None
             for rows in world.to_archive(self.sight.plan, self.tree):
                 archived = archived or world.archived()
                 known = archived.of_block(self.tree, [row.path for row in rows])

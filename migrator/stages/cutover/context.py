@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
+from migrator.adapters.filesystems.archive_folders import MountedArchiveFolders
 from migrator.domain.cutover import CutoverRecord
 from migrator.domain.cutover_run import CutoverRequest
 from migrator.domain.events import EventKind, Severity
@@ -14,7 +15,6 @@ from migrator.domain.plan import Batch, Plan, TreeUsage
 from migrator.domain.reap import ReapRow
 from migrator.domain.switching import LinkPlace
 from migrator.domain.verification import DigestPolicy, VerificationRecord
-from migrator.ports.archives import Archived, ArchiveFolders
 from migrator.ports.carrying_back import CarriesBack
 from migrator.ports.filesystem import TargetTrees
 from migrator.ports.freezing import Freezer, WriterSearch
@@ -24,7 +24,7 @@ from migrator.ports.manifest import Manifests
 from migrator.ports.site import SiteRecord
 from migrator.ports.speed_ups import FileSamples, SpeedUpRecords, TreeTiming
 from migrator.ports.switching import Links
-from migrator.stages.cutover_texts import Telling
+from migrator.stages.reap.archived import ProvenArchives
 from migrator.stages.run.context import Invocation, World
 from migrator.stages.run.delta import Deltas
 from migrator.stages.run.hooking import Hooking
@@ -75,8 +75,8 @@ class CutoverWorld:
     deltas: Deltas
     back: CarriesBack
     backup: Callable[[str], None]
-    archive_folders: ArchiveFolders
-    archived: Callable[[], Archived]
+    archive_folders: MountedArchiveFolders
+    archived: Callable[[], ProvenArchives]
     to_archive: Callable[[Plan, bytes], Iterable[Sequence[ReapRow]]]
     comparing: Comparing | None = None
 
@@ -133,7 +133,6 @@ class Cutting(Sight):
 
     invocation: Invocation
     hooking: Hooking
-    telling: Telling
     verb: str
 
     def batch_of(self, record: CutoverRecord) -> Batch:

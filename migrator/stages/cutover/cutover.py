@@ -12,13 +12,11 @@ from migrator.ports.hooks import Hooks
 from migrator.ports.locks import Locks
 from migrator.ports.run_files import RunFiles
 from migrator.ports.site import SiteRecord
-from migrator.ports.texts import Texts
 from migrator.stages.cutover.beginning import Beginning
 from migrator.stages.cutover.context import OWN_STEPS, CutoverWorld, Cutting, Sight
 from migrator.stages.cutover.guarding import Guarding
 from migrator.stages.cutover.machine import TreeMachine
 from migrator.stages.cutover.seeing import Looker
-from migrator.stages.cutover_texts import Telling
 from migrator.stages.recorded_run import heartbeat
 from migrator.stages.run.context import LOG, Invocation, World
 from migrator.stages.run.copying import Copying
@@ -42,7 +40,6 @@ class CutoverCall:
     locks: Locks
     files: RunFiles
     hooks: Hooks | None
-    texts: Texts | None
     back: bool = False
 
     async def make(self) -> CutoverSummary:
@@ -137,15 +134,6 @@ class CutoverCall:
             invocation=invocation,
             verb=self._verb,
             hooking=Hooking(invocation=invocation, hooks=self.hooks, plan=plan, site=site),
-            telling=Telling(
-                run_id=invocation.run_id,
-                site=site.name,
-                source_root=run.source.root,
-                target_root=run.target.root,
-                texts=self.texts,
-                blocking=run.blocking,
-                say=invocation.say,
-            ),
         )
 
     def _finish(self, run_id: int, exit_code: ExitCode, *, failing: bool) -> None:

@@ -6,16 +6,16 @@ from dataclasses import dataclass, replace
 
 from migrator.decide.cutover import begin_rollback, next_step, turned_back
 from migrator.decide.cutover_words import cutover_facts, freeze_words, state_words
+from migrator.decide.switching import link_path, user_problem
 from migrator.domain.cutover import SETTLED_STATES, CutoverNotes, CutoverRecord, CutoverState, CutoverStep
 from migrator.domain.cutover_run import Ending, TreeOutcome
 from migrator.domain.cutover_seen import Act, Finished, Halt, LinkSeen, Seen, Step
 from migrator.domain.errors import Interrupted, MigratorError
 from migrator.domain.events import EventKind, Severity
-from migrator.domain.hooks import HookEvent, HookFacts, HookStep
+from migrator.domain.hooks import HookEvent, HookFacts, HookState, HookStep
 from migrator.stages.cutover.acting import Actor, Done
 from migrator.stages.cutover.context import Cutting
 from migrator.stages.cutover.seeing import Looker
-from migrator.stages.cutover_texts import StepNumbers
 from migrator.stages.hooking import CutoverPlace, HookRefused, HookSkipped
 
 _HOOKED = {
@@ -144,37 +144,53 @@ class TreeMachine:
             self.cutting.say(EventKind.HOOK_FAILED, Severity.WARNING, record, message)
             return await self.actor.done_before(act.step, record)
         if act.seen_done:
-            facts = await self.facts(place, HookEvent.POST, record, act)
+            facts = self.facts(place, HookEvent.POST, record, act)
             await self.cutting.hooking.catch_up_step(place, facts)
             return await self.actor.done_before(act.step, record)
 
         async def after(_: HookFacts, done: Done) -> HookFacts:  # noqa: ARG001 - the hooks' signature
-            return await self.facts(place, HookEvent.POST, record, act)
+            return self.facts(place, HookEvent.POST, record, act)
 
         return await self.cutting.hooking.around_step(
             place,
             lambda: self.actor.deeds[act.step](record),
-            facts=await self.facts(place, HookEvent.PRE, record, act),
+            facts=self.facts(place, HookEvent.PRE, record, act),
             after=after,
             stoppable=hooked is not HookStep.THAW,
         )
 
-    async def facts(self, place: CutoverPlace, event: HookEvent, record: CutoverRecord, act: Act) -> HookFacts:
-        """What hooks on one side of a step are told. Raises Refused as `Telling.facts` does."""
-        link = record.notes.link if self.cutting.world.links is not None else None
-        usage = self.cutting.usage(record.tree.path)
-        thaw_ends = place.step is HookStep.THAW
-        frozen_s = None
-        if thaw_ends and record.frozen_at_s is not None and not place.back:
-            frozen_s = max(self.cutting.now_s() - record.frozen_at_s, 0.0)
-        numbers = StepNumbers(
+    def facts(self, place: CutoverPlace, event: HookEvent, record: CutoverRecord, act: Act) -> HookFacts:
+        """What hooks on one side of a step are told. A rollback goes from the target to the source."""
+        cutting = self.cutting
+        usage = cutting.usage(record.tree.path)
+        old, new = cutting.paths(record.tree.path)
+        link, place_of_links = record.notes.link, cutting.world.place
+        if link is None and place_of_links is not None and not user_problem(record.tree.user):
+            link = link_path(place_of_links.link, record.tree.user)  # before it is in the ledger
+        stays, thaws = act.step in _STAYS, place.step is HookStep.THAW
+        # What was predicted and measured is of the way there.
+        frozen_s = None if place.back else record.freeze_s
+        if frozen_s is None and thaws and record.frozen_at_s is not None and not place.back:
+            frozen_s = max(cutting.now_s() - record.frozen_at_s, 0.0)
+        return HookFacts(
+            run_id=cutting.invocation.run_id,
+            plan=record.plan,
+            batch=record.batch,
+            trees=(record.tree,),
+            user=record.tree.user,
+            link=link if cutting.world.links is not None else None,
+            old_path=new if place.back else old,
+            new_path=old if place.back else new,
+            back=place.back,
+            freeze_s=None if place.back else record.predicted_freeze_s,
+            frozen_s=frozen_s,
+            moved=not stays if thaws else None,
+            reason=record.failure if stays else None,
             files=usage.files if usage else 0,
             size_bytes=usage.size_bytes if usage else 0,
-            frozen_s=frozen_s,
-            moved=act.step not in _STAYS if thaw_ends else None,
-            reason=record.failure if act.step in _STAYS else "",
+            state=HookState.DONE if event is HookEvent.POST else "",
+            started_at_s=record.since_s,
         )
-        return await self.cutting.telling.facts(place, event, numbers, link=link)
 
     def _failed(self, record: CutoverRecord, step_id: int, act: Act, reason: str) -> CutoverRecord:
         self.cutting.say(EventKind.CUTOVER_FAILED, Severity.ERROR, record, f"{act.step.value} failed: {reason}")

@@ -18,8 +18,8 @@ async def call_owed(machine: TreeMachine, record: CutoverRecord) -> None:
     for place, step, done in _steps(record):
         if hooking.owes(place):
             act = Act(step=step, intent=record.state, result=record.state)
-            facts = await machine.facts(place, HookEvent.POST, record, act)
-            await hooking.catch_up_step(place, facts if done else replace(facts, state=HookState.FAILED, text=None))
+            facts = machine.facts(place, HookEvent.POST, record, act)
+            await hooking.catch_up_step(place, facts if done else replace(facts, state=HookState.FAILED))
 
 
 def _steps(record: CutoverRecord) -> Iterator[tuple[CutoverPlace, CutoverStep, bool]]:

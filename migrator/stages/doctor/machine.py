@@ -1,4 +1,4 @@
-"""What `doctor` looks at on this machine: programs, hooks, texts, the state directory, the clock."""
+"""What `doctor` looks at on this machine: programs, hooks, the state directory, the clock."""
 
 import os
 import sys
@@ -8,7 +8,6 @@ from migrator.config.site import Site
 from migrator.decide.freezing import check_freeze_hooks
 from migrator.decide.hooks import check_hooks
 from migrator.decide.site_checks import check_clock, check_state_directory
-from migrator.decide.texts import check_texts
 from migrator.decide.tool_checks import (
     check_confinement,
     check_engine,
@@ -37,7 +36,6 @@ async def examine_machine(world: DoctorWorld) -> list[Finding]:
     findings = [*await _tools(world), *_users_map(world.site)]
     findings += _state_directory(world)
     findings += await _hooks(world)
-    findings += await _texts(world)
     findings.append(check_clock(world.clock.now_s(), _last_event_s(world.ledger)))
     return findings
 
@@ -105,15 +103,6 @@ async def _hooks(world: DoctorWorld) -> list[Finding]:
         return [failure("hooks", f"{show(world.hooks.directory)} cannot be looked at: {error}", fix)]
     freeze = check_freeze_hooks(FreezeWay(world.site.cutover.freeze), found.hooks)
     return [*check_hooks(found, world.hooks.directory), *freeze]
-
-
-async def _texts(world: DoctorWorld) -> list[Finding]:
-    if world.texts is None:
-        return []
-    looks, error = await ask(world, world.texts.look)
-    if looks is None:
-        return [failure("texts", f"{show(world.texts.directory)} cannot be looked at: {error}", "mend what is told")]
-    return check_texts(looks, world.texts.directory)
 
 
 def _state_directory(world: DoctorWorld) -> list[Finding]:

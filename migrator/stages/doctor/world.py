@@ -15,7 +15,6 @@ from migrator.ports.hooks import Hooks
 from migrator.ports.ledger import Ledger
 from migrator.ports.processes import Processes
 from migrator.ports.storage_targets import StorageTargets
-from migrator.ports.texts import Texts
 from migrator.stages.doctor.hosts import HostWorld
 from migrator.stages.doctor.links import LinkWorld
 
@@ -32,7 +31,7 @@ class DoctorWorld:
     `confinement_problem` says of a program why no stream of it could be confined here, None where it can. `hosts` is
     what is looked at on the hosts of site.toml, None: nothing. `find_driver` raises ToolFailed where an engine that is a
     driver cannot be used. `hooks` None: nobody looks at them. `links` None: no path
-    of a user is to be switched. `texts` None: users are told nothing. `storage` None: the target has no storage targets.
+    of a user is to be switched. `storage` None: the target has no storage targets.
     """
 
     site: Site
@@ -50,7 +49,6 @@ class DoctorWorld:
     find_driver: Callable[[str], object] = lambda _engine: None
     hooks: Hooks | None = None
     links: LinkWorld | None = None
-    texts: Texts | None = None
     storage: StorageTargets | None = None
 
 

@@ -47,8 +47,8 @@ class _Open:
     facts: HookFacts
 
     def ended(self, state: HookState) -> "_Open":
-        """It ended early: what its user would have been told of its end is not so."""
-        return replace(self, facts=replace(self.facts, state=state, text=None))
+        """It ended early."""
+        return replace(self, facts=replace(self.facts, state=state))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -252,7 +252,6 @@ class StepHooks:
             document=document(hook.stage, world.site, facts),
             environment=environment(hook.stage, world.site, facts),
             token=world.tokens(),
-            text=facts.text,
         )
         world.say(EventKind.HOOK_CALLED, Severity.INFO, opened.step.subject, f"calling the hook {shown(hook)}")
         call_id = world.records.intend(step_id=opened.record.id, hook=hook, token=call.token, at_s=world.clock.now_s())

@@ -14,7 +14,6 @@ from migrator.domain.purge import LeadsTo
 from migrator.domain.reap import ReapRow
 from migrator.domain.tree import UserTree
 from migrator.domain.verification import VerificationRecord
-from migrator.ports.archives import Archived
 from migrator.ports.blocking import Blocking
 from migrator.ports.clock import Clock
 from migrator.ports.filesystem import SourceFileSystem, TargetFileSystem
@@ -26,6 +25,7 @@ from migrator.ports.manifest import Manifests
 from migrator.ports.progress import Progress
 from migrator.ports.purging import ClosedPlaces, Manifest, StorageTargets
 from migrator.ports.run_files import RunFiles
+from migrator.stages.reap.archived import ProvenArchives
 from migrator.stages.saying import say
 
 LOG = logging.getLogger("migrator.purge")
@@ -56,7 +56,7 @@ class PurgeWorld:
     link: Callable[[UserTree], LeadsTo]
     backup: Callable[[CutoverRecord], BackupSeen]
     back_up: Callable[[str], None]
-    archived: Callable[[], Archived]
+    archived: Callable[[], ProvenArchives]
     skipped: Callable[[CutoverRecord], Iterable[Sequence[ReapRow]]]
     hooks: Hooks | None
     ledger: Ledger

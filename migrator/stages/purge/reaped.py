@@ -10,9 +10,9 @@ from migrator.domain.purge import COVERED, Judgement, Verdict
 from migrator.domain.reap import ReapRow, ReapStanding
 from migrator.domain.tree import UserTree
 from migrator.domain.units import several
-from migrator.ports.archives import Archived
 from migrator.ports.ledger import Ledger
 from migrator.ports.reap import ReleaseRecords
+from migrator.stages.reap.archived import ProvenArchives
 
 _KEPT = Verdict(
     judgement=Judgement.OPEN, words="was skipped by the plan, and is on the source alone: nobody has given it up"
@@ -58,7 +58,7 @@ def archive_sizes(ledger: Ledger, tree: UserTree) -> Mapping[int, int]:
     return {one.number: one.written.archive_bytes for one in records if one.state is ArchiveState.PROVEN}
 
 
-def archive_problems(archived: Archived, tree: UserTree) -> tuple[str, ...]:
+def archive_problems(archived: ProvenArchives, tree: UserTree) -> tuple[str, ...]:
     """What is wrong with the archives of a tree: each is read whole. A tree without any costs nothing."""
     return tuple(f"{one}: bring it back from a backup of the target" for one in archived.problems(tree.path))
 

@@ -14,6 +14,8 @@ from functools import partial
 from itertools import islice
 from typing import TypeVar
 
+from migrator.adapters.archives.tar import TarArchives
+from migrator.adapters.filesystems.archive_folders import MountedArchiveFolders
 from migrator.domain.archives import (
     SETTLE_S,
     ArchiveLimits,
@@ -31,7 +33,7 @@ from migrator.domain.paths import show
 from migrator.domain.reap import ReapRow
 from migrator.domain.tree import UserTree
 from migrator.domain.units import format_count, format_size, several
-from migrator.ports.archives import ArchiveFolders, ArchiveFormat, MemberSource, OpenMember
+from migrator.ports.archives import MemberSource, OpenMember
 from migrator.ports.clock import Clock
 from migrator.ports.filesystem import FileSystem, TargetFileSystem
 from migrator.ports.ledger import Ledger
@@ -69,8 +71,8 @@ class ArchivingWorld:
     source: FileSystem
     target: TargetFileSystem
     members: MemberSource
-    folders: ArchiveFolders
-    format: ArchiveFormat
+    folders: MountedArchiveFolders
+    format: TarArchives
     rows: Rows
     ledger: Ledger
     progress: Progress

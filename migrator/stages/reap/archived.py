@@ -3,12 +3,13 @@
 import os
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
+from migrator.adapters.archives.tar import TarArchives, TarIndex
+from migrator.adapters.filesystems.archive_folders import HeldFolder, MountedArchiveFolders
 from migrator.domain.archives import ArchivedMember, ArchiveRecord, ArchiveState, archive_name, index_name
 from migrator.domain.errors import Refused
 from migrator.domain.paths import show
-from migrator.ports.archives import ArchiveFolder, ArchiveFolders, ArchiveFormat, ArchiveIndex, ArchiveRecords
+from migrator.ports.archives import ArchiveRecords
 
 _AGAIN = (
     "before the switch `migrator reap archive` makes them again of what is on the source; afterwards bring them back from a "
@@ -16,35 +17,30 @@ _AGAIN = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProvenArchive:
-    """One archive that counts, with its index."""
-
-    record: ArchiveRecord
-    index: ArchiveIndex
-
-
 class ProvenArchives:
-    """The `Archived` port. Thread-safe. The indexes of a tree are read at its first question and held: some hundred bytes a
+    """What proven archives hold. Thread-safe. The indexes of a tree are read at its first question and held: some hundred bytes a
     member. Make a new one to see archives that were made since.
     """
 
-    def __init__(self, records: ArchiveRecords, folders: ArchiveFolders, archive_format: ArchiveFormat) -> None:
+    def __init__(self, records: ArchiveRecords, folders: MountedArchiveFolders, archive_format: TarArchives) -> None:
         self._records = records
         self._folders = folders
         self._format = archive_format
         self._lock = threading.Lock()
-        self._held: dict[bytes, tuple[ProvenArchive, ...]] = {}
+        self._held: dict[bytes, tuple[TarIndex, ...]] = {}
 
     def of_block(self, tree: bytes, paths: Sequence[bytes]) -> Mapping[bytes, ArchivedMember]:
-        """Those of the paths that are in a proven archive, each from the newest, as the port says."""
+        """Those of the paths that are in a proven archive of the tree, each from the newest one that has it. Whether the file on
+        the source is still the archived one says `same_file`. Raises Refused where an archive or its index is missing or is not
+        the one that the ledger has.
+        """
         found: dict[bytes, ArchivedMember] = {}
         for archive in self.newest_first(tree):
-            found |= archive.index.find(path for path in paths if path not in found)
+            found |= archive.find(path for path in paths if path not in found)
         return found
 
-    def newest_first(self, tree: bytes) -> tuple[ProvenArchive, ...]:
-        """The archives of a tree that count. Raises Refused where one is not as the ledger has it, or cannot be read."""
+    def newest_first(self, tree: bytes) -> tuple[TarIndex, ...]:
+        """The indexes of the archives of a tree that count. Raises Refused where one is not as the ledger has it, or cannot be read."""
         with self._lock:
             held = self._held.get(tree)
             if held is None:
@@ -52,7 +48,9 @@ class ProvenArchives:
         return held
 
     def problems(self, tree: bytes) -> Sequence[str]:
-        """What is wrong with the archives of a tree now, as the port says. Nothing is held of it."""
+        """Read every proven archive of the tree whole, from the target's disks, and say what is wrong with which: nothing where all
+        of them are as they were written. For whoever is about to delete what they hold. Nothing is held of it.
+        """
         found: list[str] = []
         for record in self._records.of_tree(tree):
             if record.state is ArchiveState.PROVEN:
@@ -67,7 +65,7 @@ class ProvenArchives:
                     found.append(f"archive {record.number} of {show(tree)}: {why}")
         return found
 
-    def _read(self, tree: bytes) -> tuple[ProvenArchive, ...]:
+    def _read(self, tree: bytes) -> tuple[TarIndex, ...]:
         proven = [record for record in self._records.of_tree(tree) if record.state is ArchiveState.PROVEN]
         if not proven:
             return ()
@@ -84,13 +82,13 @@ class ProvenArchives:
             ) from error
 
 
-def read_back(folder: ArchiveFolder, archive_format: ArchiveFormat, record: ArchiveRecord) -> str:
+def read_back(folder: HeldFolder, archive_format: TarArchives, record: ArchiveRecord) -> str:
     """What is wrong with an archive on the disks, in words; empty where nothing is. Raises OSError."""
     with folder.open(archive_name(record.number)) as archive, folder.open(index_name(record.number)) as index:
         return archive_format.read_back(record, archive, index)
 
 
-def read_archive(folder: ArchiveFolder, archive_format: ArchiveFormat, record: ArchiveRecord) -> ProvenArchive:
+def read_archive(folder: HeldFolder, archive_format: TarArchives, record: ArchiveRecord) -> TarIndex:
     """The index of one archive, which is there in its whole size. Raises Refused where either is not the ledger's,
     FileNotFoundError and OSError.
     """
@@ -102,7 +100,7 @@ def read_archive(folder: ArchiveFolder, archive_format: ArchiveFormat, record: A
                 hint=_AGAIN,
             )
     with folder.open(index_name(record.number)) as stored:
-        return ProvenArchive(record=record, index=archive_format.index(record, stored))
+        return archive_format.index(record, stored)
 
 
 def _missing(tree: bytes) -> Refused:

@@ -5,6 +5,8 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
+from migrator.adapters.archives.tar import TarArchives, TarDraft
+from migrator.adapters.filesystems.archive_folders import HeldFolder
 from migrator.domain.archives import (
     ArchiveLimits,
     ArchiveRecord,
@@ -19,7 +21,7 @@ from migrator.domain.archives import (
 from migrator.domain.errors import MigratorError, Refused
 from migrator.domain.paths import show
 from migrator.domain.reap import ReapRow
-from migrator.ports.archives import ArchiveDraft, ArchiveFolder, ArchiveFormat, ArchiveRecords, OpenMember
+from migrator.ports.archives import ArchiveRecords, OpenMember
 from migrator.ports.clock import Clock
 from migrator.stages.reap.archived import read_archive, read_back
 
@@ -27,8 +29,8 @@ EXAMPLES = 20
 
 
 def recover(
-    folder: ArchiveFolder,
-    archive_format: ArchiveFormat,
+    folder: HeldFolder,
+    archive_format: TarArchives,
     records: Sequence[ArchiveRecord],
     ledger: ArchiveRecords,
     clock: Clock,
@@ -50,7 +52,7 @@ def recover(
                 if not why:
                     ledger.prove(record.id, at_s=clock.now_s())
             else:
-                why = why or _why_lost(folder, archive_format, record)
+                why = why or _problem(folder, archive_format, record)
             if not why:
                 continue
             ledger.void(record.id, why, at_s=clock.now_s())
@@ -64,8 +66,8 @@ class Packing:
 
     def __init__(
         self,
-        folder: ArchiveFolder,
-        archive_format: ArchiveFormat,
+        folder: HeldFolder,
+        archive_format: TarArchives,
         ledger: ArchiveRecords,
         clock: Clock,
         *,
@@ -194,14 +196,13 @@ class Packing:
 class _OpenArchive:
     number: int
     files: ExitStack
-    draft: ArchiveDraft
+    draft: TarDraft
 
 
-def _why_lost(folder: ArchiveFolder, archive_format: ArchiveFormat, record: ArchiveRecord) -> str:
+def _problem(folder: HeldFolder, archive_format: TarArchives, record: ArchiveRecord) -> str:
+    """What is wrong with the size or the index of an archive that is there."""
     try:
         read_archive(folder, archive_format, record)
     except Refused as refused:
         return refused.message
-    with folder.open(archive_name(record.number)) as archive:
-        size_bytes = archive.seek(0, 2)
-    return "" if size_bytes == record.written.archive_bytes else "the archive has another size"
+    return ""

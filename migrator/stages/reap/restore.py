@@ -5,6 +5,9 @@ import errno
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from migrator.adapters.archives.tar import TarArchives, TarIndex
+from migrator.adapters.filesystems.archive_folders import MountedArchiveFolders
+from migrator.adapters.filesystems.restoring import MountedRestorer
 from migrator.decide.reap_globs import GlobMatcher, parse_glob
 from migrator.domain.archives import ArchivedMember, NotRestored, Restored, archive_name
 from migrator.domain.cutover import UNDER_WAY_STATES
@@ -12,12 +15,11 @@ from migrator.domain.errors import ExitCode, MigratorError, Refused, UsageError
 from migrator.domain.events import Event, EventKind, Severity
 from migrator.domain.paths import is_beneath, show
 from migrator.domain.units import format_count, several
-from migrator.ports.archives import ArchiveFolders, ArchiveFormat, Restorer
 from migrator.ports.clock import Clock
 from migrator.ports.ledger import Ledger
 from migrator.ports.progress import Progress
 from migrator.stages.reap.archive import whole
-from migrator.stages.reap.archived import ProvenArchive, ProvenArchives
+from migrator.stages.reap.archived import ProvenArchives
 
 EXAMPLES = 20
 _AT_ONCE = 64
@@ -44,9 +46,9 @@ class RestoreRequest:
 class RestoringWorld:
     """What restoring works with; `restorer` is the place where files go."""
 
-    folders: ArchiveFolders
-    format: ArchiveFormat
-    restorer: Restorer
+    folders: MountedArchiveFolders
+    format: TarArchives
+    restorer: MountedRestorer
     ledger: Ledger
     progress: Progress
     clock: Clock
@@ -97,7 +99,7 @@ def exit_code(trees: Sequence[Restored]) -> ExitCode:
 class _Choice:
     """What is taken of one archive, in the order in which it lies there."""
 
-    archive: ProvenArchive
+    archive: TarIndex
     members: tuple[ArchivedMember, ...]
 
 
@@ -129,7 +131,7 @@ class _Restoring:
 
                 def put_back(some: Sequence[ArchivedMember]) -> None:
                     for member in some:
-                        content = choice.archive.index.content(stream, member)
+                        content = choice.archive.content(stream, member)
                         self._put_back(member, content, first_names)
 
                 for start in range(0, len(choice.members), _AT_ONCE):
@@ -184,13 +186,13 @@ def _choose(archives: ProvenArchives, tree: bytes, patterns: Sequence[bytes]) ->
     """Which members of which archives, each from the newest one that has it."""
     proven = archives.newest_first(tree)
     cut = len(tree) + 1 if tree else 0
-    is_wanted = _wanted((path[cut:] for archive in proven for path in archive.index.paths()), tree, patterns)
+    is_wanted = _wanted((path[cut:] for archive in proven for path in archive.paths()), tree, patterns)
     taken: set[bytes] = set()
     choices: list[_Choice] = []
     for archive in proven:
-        paths = [path for path in archive.index.paths() if path not in taken and is_wanted(path[cut:])]
+        paths = [path for path in archive.paths() if path not in taken and is_wanted(path[cut:])]
         taken.update(paths)
-        members = sorted(archive.index.find(paths).values(), key=lambda member: member.offset_bytes)
+        members = sorted(archive.find(paths).values(), key=lambda member: member.offset_bytes)
         if members:
             choices.append(_Choice(archive=archive, members=tuple(members)))
     return choices

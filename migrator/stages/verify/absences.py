@@ -10,8 +10,8 @@ from migrator.domain.paths import parent
 from migrator.domain.plan import SurpriseKind
 from migrator.domain.reap import ReapAction
 from migrator.domain.site import TargetCapabilities
-from migrator.ports.archives import Archived
 from migrator.ports.reap import ReapIndex
+from migrator.stages.reap.archived import ProvenArchives
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +36,7 @@ class Absences:
         trees: Iterable[bytes],
         *,
         reaped: ReapIndex | None,
-        archived: Archived | None,
+        archived: ProvenArchives | None,
     ) -> None:
         self._capabilities = capabilities
         self._trees = frozenset(trees)

@@ -15,7 +15,6 @@ from migrator.domain.site import TargetCapabilities
 from migrator.domain.states import BatchState
 from migrator.domain.units import NS_PER_S, several
 from migrator.domain.verification import ContentReading, VerificationRecord
-from migrator.ports.archives import Archived
 from migrator.ports.clock import Clock
 from migrator.ports.filesystem import SourceFileSystem, TargetFileSystem
 from migrator.ports.ledger import Ledger
@@ -23,6 +22,7 @@ from migrator.ports.manifest import ClosedManifest, ManifestDraft, Manifests
 from migrator.ports.progress import Progress
 from migrator.ports.reap import ReapIndex, ReapLists
 from migrator.ports.storage_targets import StorageTargets
+from migrator.stages.reap.archived import ProvenArchives
 from migrator.stages.verify.absences import Absences
 from migrator.stages.verify.carrying import Carrying
 from migrator.stages.verify.catalogs import compare_with_catalogs
@@ -48,7 +48,7 @@ async def verify(
     progress: Progress,
     clock: Clock,
     reap_lists: ReapLists | None = None,
-    archived: Archived | None = None,
+    archived: ProvenArchives | None = None,
     storage: StorageTargets | None = None,
 ) -> VerificationRecord:
     """Compare both sides of a batch as they are now, and write the manifest of what arrived.
@@ -91,7 +91,7 @@ class _Verification:
         progress: Progress,
         clock: Clock,
         reap_lists: ReapLists | None,
-        archived: Archived | None,
+        archived: ProvenArchives | None,
         storage: StorageTargets | None,
     ) -> None:
         self._request = request

@@ -172,7 +172,6 @@ def test_variables_are_empty_where_there_is_nothing_to_say() -> None:
         "MIGRATOR_OLD_PATH",
         "MIGRATOR_NEW_PATH",
         "MIGRATOR_REPORT",
-        "MIGRATOR_TEXT_FILE",
     }
 
 
@@ -183,16 +182,27 @@ def test_steps_about_one_user_say_who_and_where() -> None:
         link=b"/home/\xe9",
         old_path=b"/mnt/gl/home/\xe9",
         new_path=b"/b%/home/\xe9",
-        text="Gr\u00fc\u00dfe\n",
+        back=False,
+        freeze_s=240.0,
+        frozen_s=250.5,
+        moved=False,
+        reason="Gr\u00fc\u00dfe\n",
     )
     told = document(HookStage(step=HookStep.THAW, event=HookEvent.POST), SITE, facts)
     assert told.isascii()
     keys = json.loads(told)
-    assert [keys[name] for name in ("user", "link", "old_path", "new_path", "text")] == [
+    assert [
+        keys[name]
+        for name in ("user", "link", "old_path", "new_path", "back", "freeze_s", "frozen_s", "moved", "reason")
+    ] == [
         "eve",
         "/home/%E9",
         "/mnt/gl/home/%E9",
         "/b%25/home/%E9",
+        False,
+        240.0,
+        250.5,
+        False,
         "Gr\u00fc\u00dfe\n",
     ]
     variables = dict(environment(PRE, SITE, facts))
