@@ -1,4 +1,4 @@
-"""Builds the compiled program beside the Python packages. Where it cannot, the installation goes on without it and says so."""
+"""Builds the compiled program beside the Python packages."""
 
 import os
 import shutil
@@ -9,37 +9,30 @@ from typing import ClassVar
 
 from setuptools import Command, Distribution, setup
 from setuptools.command.build import build
+from setuptools.errors import ExecError
 
 SOURCES = Path("migrator/adapters/native/src")
 PROGRAM = Path("migrator/adapters/native/migrator-native")
-MISSING = Path("migrator/adapters/native/migrator-native.missing")
-FLAGS = ["-std=c11", "-O2", "-pthread"]
+FLAGS = ["-std=c11", "-O2", "-pthread", "-static"]
+HINT = """\
+Usual cause: this machine has no C compiler, or no static C library.
+Next step:   install them and run this again (Debian: apt-get install gcc libc6-dev; RHEL: dnf install gcc glibc-static),
+             or install migrator from a wheel that was built elsewhere: it has the program."""
 
 
-def compile_program(target: Path) -> str | None:
-    """Compile all sources into one program; None when done, else why not, the compiler's words first."""
-    compiler = os.environ.get("CC") or next((name for name in ("cc", "gcc", "clang") if shutil.which(name)), None)
-    if compiler is None:
-        return "no C compiler was found"
-    sources = sorted(str(source) for source in SOURCES.glob("*.c"))
+def compile_program(target: Path) -> None:
+    """Compile all sources into one program, static: it runs on every host of this architecture."""
+    compiler = os.environ.get("CC") or next((name for name in ("cc", "gcc", "clang") if shutil.which(name)), "cc")
     target.parent.mkdir(parents=True, exist_ok=True)
-    complaint = ""
     with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
         made = Path(scratch) / "program"
-        # Static, so that it runs on every host of this architecture; some systems lack the static C library.
-        for linking in (["-static"], []):
-            argv = [*compiler.split(), *FLAGS, *linking, "-o", str(made), *sources]
-            try:
-                done = subprocess.run(argv, capture_output=True, check=False, text=True)
-            except OSError as error:
-                return f"{compiler} cannot be started: {error.strerror}"
-            if done.returncode == 0:
-                made.chmod(0o755)
-                made.replace(target)  # at once: one that runs keeps its own
-                return None
-            complaint = complaint or done.stderr.strip()
-    errors = [line for line in complaint.splitlines() if "error" in line] or complaint.splitlines()
-    return f"{compiler} failed: {errors[0] if errors else 'without a word'}"
+        sources = sorted(str(source) for source in SOURCES.glob("*.c"))
+        try:
+            subprocess.run([*compiler.split(), *FLAGS, "-o", str(made), *sources], check=True)
+        except (OSError, subprocess.CalledProcessError) as error:
+            raise ExecError(f"{PROGRAM} was not built: {error}\n{HINT}") from error
+        made.chmod(0o755)
+        made.replace(target)  # at once: one that runs keeps its own
 
 
 class BuildNative(Command):
@@ -59,25 +52,17 @@ class BuildNative(Command):
     def finalize_options(self) -> None:
         self.set_undefined_options("build_py", ("build_lib", "build_lib"))
 
-    def _targets(self) -> tuple[Path, Path]:
-        base = Path() if self.editable_mode or self.inplace else Path(self.build_lib)
-        return base / PROGRAM, base / MISSING
+    def _target(self) -> Path:
+        return (Path() if self.editable_mode or self.inplace else Path(self.build_lib)) / PROGRAM
 
     def run(self) -> None:
-        program, missing = self._targets()
-        reason = compile_program(program)
-        if reason is None:
-            missing.unlink(missing_ok=True)
-            return
-        program.unlink(missing_ok=True)
-        missing.write_text(reason + "\n", encoding="utf-8")
-        self.warn(f"{reason}: bricks will be walked by Python and copied by rsync, slower")
+        compile_program(self._target())
 
     def get_source_files(self) -> list[str]:
         return sorted(str(source) for source in SOURCES.glob("*.[ch]"))
 
     def get_outputs(self) -> list[str]:
-        return [] if self.editable_mode or self.inplace else [str(path) for path in self._targets() if path.exists()]
+        return [] if self.editable_mode or self.inplace else [str(self._target())]
 
     def get_output_mapping(self) -> dict[str, str]:
         return {}

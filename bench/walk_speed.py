@@ -1,4 +1,4 @@
-"""How many entries a second the walkers find on a brick: XFS with 512-byte inodes and Gluster's attributes, warm caches.
+"""How many entries a second the walk finds on a brick: XFS with 512-byte inodes and Gluster's attributes, warm caches.
 
 Per core means: of the processor time that the walk took, which other programs on the machine change little.
 """
@@ -15,9 +15,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from migrator.adapters.bricks import walker_program
 from migrator.adapters.bricks.frames import FrameKind, FrameReader, decode_end
-from migrator.adapters.native.program import NativeProgram, native_program
+from migrator.adapters.native.program import native_program
 from migrator.domain.units import GIB, NS_PER_S
 from tests.hand_brick import HandBrick
 from tests.xfs import missing_for_xfs, xfs
@@ -77,25 +76,19 @@ def main(argv: list[str]) -> int:
         print(f"walk-speed needs XFS on a loop device: {reason}", file=sys.stderr)
         return 1
     figures: dict[str, dict[str, float]] = {}
-    with tempfile.TemporaryDirectory(prefix="migrator-bench-") as scratch:
-        python = Path(scratch) / "walker.py"
-        python.write_bytes(walker_program())
-        walkers = {"python": [sys.executable, "-I", str(python)]}
-        native = native_program()
-        if isinstance(native, NativeProgram):
-            walkers = {"native": [os.fsdecode(native.path)], **walkers}
-        else:
-            print(native.reason, file=sys.stderr)
-        with xfs(Path(scratch), size_bytes=4 * GIB) as mounted:
-            brick = HandBrick(root=mounted.path / "brick")
-            brick.make_root()
-            fill(brick, options.entries)
-            for name, program in walkers.items():
-                for times in ("mdata", "file"):
-                    for workers in (1, len(os.sched_getaffinity(0))):
-                        words = ["walk", "--brick", str(brick.root), "--times", times, "--workers", str(workers)]
-                        key = f"{name}, times from {times}, {workers} worker{'s' if workers > 1 else ''}"
-                        figures[key] = measure([*program, *words], options.rounds)
+    with (
+        tempfile.TemporaryDirectory(prefix="migrator-bench-") as scratch,
+        xfs(Path(scratch), size_bytes=4 * GIB) as mounted,
+    ):
+        brick = HandBrick(root=mounted.path / "brick")
+        brick.make_root()
+        fill(brick, options.entries)
+        program = os.fsdecode(native_program().path)
+        for times in ("mdata", "file"):
+            for workers in (1, len(os.sched_getaffinity(0))):
+                words = ["walk", "--brick", str(brick.root), "--times", times, "--workers", str(workers)]
+                key = f"native, times from {times}, {workers} worker{'s' if workers > 1 else ''}"
+                figures[key] = measure([program, *words], options.rounds)
     if options.json:
         print(json.dumps({"target_entries_per_core_s": TARGET_PER_CORE_S, "walks": figures}, indent=2))
         return 0

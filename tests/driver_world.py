@@ -32,6 +32,7 @@ from migrator.stages.run.shared_call import SharedCall
 from tests.contracts.plans import small_plan
 from tests.fake_filesystem import IDENTITY
 from tests.fakes import FakeChunkLists, FakeProgress, inline
+from tests.native_builds import built
 from tests.snapshots import names_of
 from tests.streams import Ran, Streams, engine_of
 
@@ -189,7 +190,10 @@ class DriverWorld:
             return HealthNow(problems=(), doubts=())
 
         executor = BootedExecutor(
-            LocalProcesses(grace_s=2.0), source_root=os.fsencode(self.source), target_root=os.fsencode(self.target)
+            LocalProcesses(grace_s=2.0),
+            source_root=os.fsencode(self.source),
+            target_root=os.fsencode(self.target),
+            compiled=os.fsencode(built()),
         )
         executor.boot = self.boot_id
         driving = Driving(

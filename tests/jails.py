@@ -1,44 +1,21 @@
-"""Both programs that confine a stream, started by hand."""
+"""The confinement of streams, started by hand."""
 
 import asyncio
 import contextlib
 import os
 import subprocess
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from migrator.adapters.executors import jail
-from migrator.adapters.executors.confining import PlaceCompiled
 from migrator.adapters.executors.local_host import LocalHost
-from migrator.ports.hosts import Host
-from tests.native_builds import built, missing_for_native
+from tests.native_builds import built
 from tests.streams import make_trees
 
 BASH = os.path.realpath(b"/bin/bash")
 TREE = b"home/al ice\n"
 """Any name may be one of a tree."""
 ENVIRONMENT = {"PATH": "/usr/bin:/bin", "LC_ALL": "C", "TOKEN": "t"}
-SCRIPT, COMPILED = "script", "compiled"
-TWINS = (SCRIPT, COMPILED) if missing_for_native() is None else (SCRIPT,)
-
-
-def twin_argv(name: str) -> tuple[bytes, ...]:
-    """What one of them is started with, before its options."""
-    if name == COMPILED:
-        return (os.fsencode(built()), b"confine")
-    return (os.fsencode(sys.executable), b"-I", b"-S", os.fsencode(jail.__file__))
-
-
-def placing(host: Host | None = None) -> PlaceCompiled:
-    """The compiled program for an executor: placed on a host, or where it was built."""
-
-    async def place() -> bytes:
-        path = built()
-        return os.fsencode(path) if host is None else await host.place(path.name, path.read_bytes())
-
-    return place
 
 
 def said(step: str, code: int, text: str) -> bytes:
@@ -78,10 +55,10 @@ class Inside:
 
 
 class JailWorld:
-    """One tree on both sides, and one of the twins."""
+    """One tree on both sides, and the program that confines."""
 
-    def __init__(self, scratch: Path, twin: str) -> None:
-        self.argv = twin_argv(twin)
+    def __init__(self, scratch: Path) -> None:
+        self.argv = (os.fsencode(built()), b"confine")
         self.scratch = scratch
         self.source_root, self.target_root = scratch / "source", scratch / "target"
         self.source, self.target = make_trees(self.source_root, self.target_root, tree=TREE)
@@ -94,7 +71,7 @@ class JailWorld:
         return (*roots, b"--tree", tree)
 
     def ask(self, *words: bytes, before: Sequence[str] = ()) -> "subprocess.CompletedProcess[bytes]":
-        """Run the twin with these words, to its end."""
+        """Run the program with these words, to its end."""
         return subprocess.run(
             [*before, *self.argv, *words], env=ENVIRONMENT, capture_output=True, check=False, stdin=subprocess.DEVNULL
         )

@@ -1,13 +1,16 @@
 """The compiled program for tests: built from its sources, with warnings as errors."""
 
 import atexit
+import os
 import shutil
 import subprocess
 import tempfile
 from functools import cache
 from pathlib import Path
 
+from migrator.adapters.executors.host_executor import PlaceCompiled
 from migrator.adapters.native import program
+from migrator.ports.hosts import Host
 
 SOURCES = Path(program.__file__).parent / "src"
 STRICT = ("-std=c11", "-Wall", "-Wextra", "-Werror", "-Wshadow", "-pthread")
@@ -38,3 +41,13 @@ def built(*flags: str) -> Path:
     if done.returncode:
         raise RuntimeError(f"the program does not compile:\n{done.stderr}")
     return made
+
+
+def placing(host: Host | None = None) -> PlaceCompiled:
+    """The program for an executor: placed on a host, or where it was built."""
+
+    async def place() -> bytes:
+        path = built()
+        return os.fsencode(path) if host is None else await host.place(path.name, path.read_bytes())
+
+    return place

@@ -11,7 +11,6 @@ from pathlib import Path
 
 from migrator.adapters.engines import rsync_program
 from migrator.adapters.engines.rsync import RsyncEngine
-from migrator.adapters.executors.confining import PlaceCompiled
 from migrator.adapters.executors.local import LocalExecutor
 from migrator.adapters.executors.process import LocalProcesses
 from migrator.domain.plan import ListedPath
@@ -20,6 +19,7 @@ from migrator.domain.states import ChunkKind
 from migrator.domain.transfer import Outcome, ProcessIdentity
 from migrator.ports.processes import Command, Completed
 from migrator.ports.streams import BrickRules, ChunkWork, Engine, StreamView
+from tests.native_builds import placing
 
 OTHER_RSYNCS_VARIABLE = "MIGRATOR_TEST_RSYNCS"
 """Further rsync programs to test with, separated by colons."""
@@ -64,7 +64,6 @@ class Streams:
     as_uid: int | None = None
     brick: BrickRules | None = None
     recopy: bool = False
-    compiled: PlaceCompiled | None = None
 
     def run(
         self,
@@ -105,7 +104,7 @@ class Streams:
             processes,
             source_root=os.fsencode(self.source_root),
             target_root=os.fsencode(self.target_root),
-            compiled=self.compiled,
+            compiled=placing(),
         )
         work = ChunkWork(
             kind=kind,

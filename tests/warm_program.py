@@ -18,9 +18,9 @@ from typing import NoReturn
 
 import migrator
 
-_NOT_LOADED = ("__main__", ".migrations", ".far_", ".brick_hook")
+_NOT_LOADED = ("__main__", ".far_", ".brick_hook")
 """Modules that do something when they are loaded, or that are scripts of other hosts."""
-_LIBRARIES = ("duckdb", "pyarrow.parquet", "alembic.command", "sqlalchemy.dialects.sqlite")
+_LIBRARIES = ("duckdb", "pyarrow.parquet", "sqlalchemy.dialects.sqlite")
 """What the program loads in the middle of a verb."""
 
 

@@ -106,12 +106,11 @@ find_python() {
     fail "no Python 3.11 or later: install python3 (Debian 12 has 3.11), or name one: PYTHON=/path/to/python3 make venv"
 }
 
-# Everything that decides what .venv and the compiled program hold, as one line: whether there is a compiler and whether
-# the program is there belong to it, so that it is built when one has come, and again when it was removed.
+# Everything that decides what .venv and the compiled program hold, as one line: whether the program is there belongs to
+# it, so that it is built again when it was removed.
 set_up_from() {
-    local program=migrator/adapters/native/migrator-native compiler
-    compiler=$(command -v "${CC:-cc}" gcc clang | head -n 1) || true
-    printf '%s %s %s %s\n' "$PWD" "${compiler:-no compiler}" "$([[ -x $program ]] && echo built || echo missing)" \
+    local program=migrator/adapters/native/migrator-native
+    printf '%s %s %s\n' "$PWD" "$([[ -x $program ]] && echo built || echo missing)" \
         "$(cat requirements.lock setup.cfg setup.py pyproject.toml tools/setup.sh migrator/adapters/native/src/*.[ch] | sha256sum)"
 }
 
@@ -131,7 +130,8 @@ make_venv() {
     "$venv/bin/python" -m pip install "${options[@]}" -r requirements.lock ||
         fail "pip could not install what requirements.lock names: is there a network?"
     # The build tool is pinned there too, so nothing is fetched for the build.
-    "$venv/bin/python" -m pip install "${options[@]}" --no-deps --no-build-isolation -e .
+    "$venv/bin/python" -m pip install "${options[@]}" --no-deps --no-build-isolation -e . ||
+        fail "migrator could not be built: see above"
     set_up_from >"$stamp"
 }
 

@@ -278,5 +278,11 @@ class Wiring:
     def executor(self) -> "LocalExecutor":
         """Streams on this machine."""
         from migrator.adapters.executors.local import LocalExecutor
+        from migrator.adapters.native.program import native_program
 
-        return LocalExecutor(self.processes, source_root=self.source_root, target_root=self.target_root)
+        async def compiled() -> bytes:
+            return native_program().path
+
+        return LocalExecutor(
+            self.processes, source_root=self.source_root, target_root=self.target_root, compiled=compiled
+        )

@@ -14,6 +14,7 @@ from migrator.adapters.filesystems.posix import PosixSource
 from migrator.adapters.filesystems.switching import SymlinkedPaths
 from migrator.adapters.filesystems.target import MountedTarget
 from migrator.adapters.ledger.sqlite import SqliteLedger
+from migrator.adapters.native.program import native_program
 from migrator.adapters.writers.search import BrickWriters, LocalWriters
 from migrator.bootstrap.archiving import archive_folders, proven_archives, rows_to_archive
 from migrator.bootstrap.carrying_back import carrying_back
@@ -137,7 +138,12 @@ def _comparing(wiring: bootstrap.Wiring, ledger: SqliteLedger) -> Comparing | No
     cutover = wiring.site.cutover
     if not cutover.compare:
         return None
-    executor = SystemExecutor(wiring.processes, source_root=wiring.source_root, target_root=wiring.target_root)
+    executor = SystemExecutor(
+        wiring.processes,
+        source_root=wiring.source_root,
+        target_root=wiring.target_root,
+        compiled=native_program().path,
+    )
     return Comparing(
         timing=ConfinedTreeTiming(executor),
         samples=CatalogFileSamples(wiring.site.catalogs_dir, temp_dir=wiring.temp_dir),

@@ -9,28 +9,28 @@ from migrator.adapters.executors.site_hosts import names
 from migrator.adapters.filesystems.gluster import GlusterSource
 from migrator.adapters.filesystems.posix import PosixSource
 from migrator.adapters.filesystems.switching import SymlinkedPaths
-from migrator.adapters.native.program import PROGRAM_NAME, NativeProgram, native_program
+from migrator.adapters.native.program import native_program
 from migrator.adapters.plans.documents import PlanFiles
 from migrator.bootstrap import Wiring
 from migrator.bootstrap.hosts import site_hosts
 from migrator.config.site import Site
 from migrator.domain.switching import LinkPlace
-from migrator.stages.doctor.hosts import CompiledProgram, HostWorld
+from migrator.ports.hosts import Host
+from migrator.stages.doctor.hosts import HostWorld
 from migrator.stages.doctor.links import LinkWorld
 
 
 def host_world(site: Site, source: PosixSource | GlusterSource) -> HostWorld:
     """The hosts of the site; who examines them closes them. Raises UsageError."""
-    native = native_program()
+
+    async def place_native(host: Host) -> bytes:
+        return await native_program().place(host)
+
     return HostWorld(
         hosts=site_hosts(site),
         sections={name: section for section in site.source.hosts for name in names(section.name)},
         volume=source if isinstance(source, GlusterSource) else None,
-        compiled=(
-            CompiledProgram(name=PROGRAM_NAME, architecture=native.architecture, read=native.content)
-            if isinstance(native, NativeProgram)
-            else native.reason
-        ),
+        place_native=place_native,
         look_at_roots=look_at_roots,
         look_at_room=look_at_room,
     )

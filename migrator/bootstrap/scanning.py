@@ -1,17 +1,15 @@
 """What a scan of bricks is made of: the volume, and the walkers on the hosts that site.toml names."""
 
-import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
-from migrator.adapters.bricks import walker_program
-from migrator.adapters.bricks.walks import HostBrickWalks, WalkPrograms
+from migrator.adapters.bricks.walks import HostBrickWalks
 from migrator.adapters.executors.site_hosts import SiteHosts
 from migrator.adapters.filesystems.gluster import GlusterSource
 from migrator.adapters.filesystems.posix import PosixSource
-from migrator.adapters.native.program import NativeProgram, native_program
+from migrator.adapters.native.program import native_program
 from migrator.bootstrap import Wiring
-from migrator.bootstrap.hosts import host_specs, site_hosts
+from migrator.bootstrap.hosts import site_hosts
 from migrator.config.site import Site
 from migrator.decide.trees import parse_user_map
 from migrator.domain.errors import UsageError
@@ -41,24 +39,10 @@ async def bricks(
             await own.close()
         return
     source.begin()
-    pythons = {name: spec.python for name, spec in host_specs(site).items()}
     if via != "mount":
         hosts.begin(hosts.names)
-    walks = HostBrickWalks(
-        hosts,
-        await asyncio.to_thread(walk_programs),
-        names=tuple(hosts.names),
-        pythons=lambda host: pythons.get(host, "python3"),
-    )
+    walks = HostBrickWalks(hosts, native_program().place, names=tuple(hosts.names))
     yield Bricks(volume=source, walks=walks)
-
-
-def walk_programs() -> WalkPrograms:
-    """The compiled walker, where the installation has one, and the Python one. Blocking."""
-    native = native_program()
-    if isinstance(native, NativeProgram):
-        return WalkPrograms(python=walker_program(), native=native.content(), native_architecture=native.architecture)
-    return WalkPrograms(python=walker_program())
 
 
 def user_map(site: Site) -> dict[bytes, str]:

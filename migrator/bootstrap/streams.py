@@ -2,18 +2,15 @@
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from migrator.adapters.engines.direct import DirectEngine
 from migrator.adapters.engines.rsync import RsyncEngine
 from migrator.adapters.engines.rsync_program import ask
-from migrator.adapters.engines.settling import SCRIPT_FILE, NativeSettling, PythonSettling
-from migrator.adapters.executors.confining import PlaceCompiled
-from migrator.adapters.executors.host_executor import HostExecutor
+from migrator.adapters.executors.host_executor import HostExecutor, PlaceCompiled
 from migrator.adapters.executors.host_roots import look_at_roots
 from migrator.adapters.executors.local import LocalExecutor
 from migrator.adapters.executors.local_host import LocalHost
@@ -21,10 +18,10 @@ from migrator.adapters.executors.process import LocalProcesses
 from migrator.adapters.executors.site_hosts import SiteHosts, names
 from migrator.adapters.filesystems.gluster import GlusterSource
 from migrator.adapters.filesystems.posix import PosixSource
-from migrator.adapters.native.program import PROGRAM_NAME, NativeProgram, native_program
+from migrator.adapters.native.program import native_program
 from migrator.bootstrap.hosts import site_hosts
 from migrator.config.site import Site
-from migrator.decide.engine_choice import DIRECT, DRIVERS
+from migrator.decide.engine_choice import DRIVERS
 from migrator.decide.host_roots import brick_problem, target_problem
 from migrator.decide.rsync_features import RsyncFeatures
 from migrator.decide.scan_way import times_from_mdata
@@ -34,7 +31,7 @@ from migrator.ports.drivers import Driver, Driving
 from migrator.ports.hosts import Host, HostFacts
 from migrator.ports.lanes import BrickRefused, Way
 from migrator.ports.site import SiteRecord
-from migrator.ports.streams import BrickRules, Engine, Settler
+from migrator.ports.streams import BrickRules, Engine
 from migrator.stages.run.brick_guard import VolumeGuard
 from migrator.stages.run.lanes import HostLane, LaneSet, MakeWay, MoverLane
 
@@ -65,15 +62,21 @@ class WayMaker:
         self._state: VolumeState | None = None
         self._asking = asyncio.Lock()
         self._rsyncs: dict[tuple[str, str, int], tuple[bytes, RsyncFeatures] | None] = {}
-        self._content = b""
 
     async def way(self, host: Host, brick: str | None, places: Places) -> Way:
         """Raises HostLost, and ToolFailed where nothing can be copied there."""
         source = places.source if brick is None else _path_of(brick)
         if not places.own:
             await self._prove(host, brick, places)
-        compiled = await self._compiled(host, own=places.own)
-        engines = await self._engines(host, compiled)
+        compiled = _compiled(host, own=places.own)
+        facts = await host.identity()
+        privileged = facts.effective_uid == 0
+        digest = self._site.transfer.digest != "none"
+        direct = DirectEngine(program=await compiled(), privileged=privileged, digest=digest)
+        engines: dict[str, Engine] = {direct.name: direct}
+        if (found := await self._rsync_of(host, facts)) is not None and found[1].problem() is None:
+            rsync = RsyncEngine(program=found[0], features=found[1], privileged=privileged)
+            engines[rsync.name] = rsync
         executor = (
             LocalExecutor(
                 host.processes, source_root=source, target_root=places.target, host=host.name, compiled=compiled
@@ -81,14 +84,13 @@ class WayMaker:
             if places.own
             else HostExecutor(host, source_root=source, target_root=places.target, compiled=compiled)
         )
-        by_name = {engine.name: engine for engine in engines}
         if brick is None:
-            return Way(executor=executor, engines=by_name)
+            return Way(executor=executor, engines=engines)
         return Way(
             executor=executor,
-            engines=by_name,
+            engines=engines,
             brick=BrickRules(times_from_mdata=times_from_mdata(await self._volume_state())),
-            settler=await _settler(host, by_name, source, places),
+            settler=direct,
         )
 
     async def _prove(self, host: Host, brick: str | None, places: Places) -> None:
@@ -105,41 +107,6 @@ class WayMaker:
             raise ToolFailed(problem, hint="see `migrator doctor`")
         if brick is not None and (problem := brick_problem((await self._volume_state()).volume_id, roots, brick)):
             raise BrickRefused(problem, hint="see `migrator doctor`")
-
-    async def _compiled(self, host: Host, *, own: bool) -> PlaceCompiled | None:
-        """What places the compiled program on a host; None where there is none for that machine. Raises HostLost."""
-        found = native_program()
-        if not isinstance(found, NativeProgram) or found.architecture != (await host.identity()).architecture:
-            return None
-        if not own and not self._content:
-            self._content = await asyncio.to_thread(found.content)
-        content = self._content  # one object for all hosts: it is compared at every stream
-
-        async def place() -> bytes:
-            return found.path if own else await host.place(PROGRAM_NAME, content)
-
-        return place
-
-    async def _engines(self, host: Host, compiled: PlaceCompiled | None) -> list[Engine]:
-        facts = await host.identity()
-        privileged = facts.effective_uid == 0
-        engines: list[Engine] = []
-        if compiled is not None:
-            digest = self._site.transfer.digest != "none"
-            engines.append(DirectEngine(program=await compiled(), privileged=privileged, digest=digest))
-        found = await self._rsync_of(host, facts)
-        if found is not None:
-            rsync, features = found
-            if (problem := features.problem()) is None:
-                engines.append(RsyncEngine(program=rsync, features=features, privileged=privileged))
-            elif not engines:
-                raise ToolFailed(f"host {host.name}: {problem}", hint="install a newer rsync there")
-        if not engines:
-            raise ToolFailed(
-                f"host {host.name} has no rsync, and the compiled program does not run there",
-                hint="install rsync there; `migrator doctor` lists what is needed",
-            )
-        return engines
 
     async def _rsync_of(self, host: Host, facts: HostFacts) -> tuple[bytes, RsyncFeatures] | None:
         """Asked once for each connection; None where the host has none."""
@@ -182,6 +149,7 @@ def driving(site: Site, engine: str) -> Driving | None:
         LocalProcesses(),
         source_root=os.fsencode(site.source.mount),
         target_root=os.fsencode(site.target.root),
+        compiled=native_program().path,
         host=OWN_HOST,
     )
     return Driving(
@@ -294,18 +262,14 @@ def _make(maker: WayMaker, places: Places) -> MakeWay:
     return make
 
 
-async def _settler(host: Host, engines: Mapping[str, Engine], source: bytes, places: Places) -> Settler:
-    direct = engines.get(DIRECT)
-    if isinstance(direct, DirectEngine):
-        return NativeSettling(direct, host.processes)
-    script = await host.place("settle_times.py", await asyncio.to_thread(Path(SCRIPT_FILE).read_bytes))
-    return PythonSettling(
-        host.processes,
-        python=(await host.identity()).python,
-        script=script,
-        source_root=source,
-        target_root=places.target,
-    )
+def _compiled(host: Host, *, own: bool) -> PlaceCompiled:
+    """Gives the path of the compiled program on a host. Raises ToolFailed."""
+    native = native_program()
+
+    async def place() -> bytes:
+        return native.path if own else await native.place(host)
+
+    return place
 
 
 class OneHost:

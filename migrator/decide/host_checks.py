@@ -84,9 +84,16 @@ def check_host(sight: HostSight, *, target_filesystem: str | None, reserve_bytes
     ]
     if sight.target is not None:
         findings += _check_target(sight, target_filesystem, reserve_bytes)
-        findings += _check_engines(sight, target_filesystem)
-    elif sight.native_problem is not None:
-        findings.append(_slow_walk(sight))
+        findings += _check_rsync(sight, target_filesystem)
+    if sight.native_problem is not None:
+        findings.append(
+            failure(
+                check,
+                f"the compiled program does not run there, so nothing is read or copied there: {sight.native_problem}",
+                "install migrator on a machine of the host's architecture, mount /dev/shm or /var/tmp there without "
+                f"noexec, or take [source.hosts] {sight.name} out of site.toml: its bricks are read through the mount then",
+            )
+        )
     return findings or [ok(check, _all_well(sight))]
 
 
@@ -192,24 +199,14 @@ def _check_target(sight: HostSight, target_filesystem: str | None, reserve_bytes
     return findings
 
 
-def _check_engines(sight: HostSight, target_filesystem: str | None) -> list[Finding]:
-    """One of the two is enough; both are better."""
-    check = _check(sight.name)
-    install = f"install rsync {dotted(MINIMUM_VERSION)} or later there (Debian: `apt install rsync`)"
-    rsync_problem = _rsync_problem(sight)
-    if rsync_problem is None and (syncing := _syncing_problem(sight, target_filesystem)) is not None:
-        fix = f"install rsync {dotted(FSYNC_VERSION)} or later there"
-        slow = [] if sight.native_problem is None else [_slow_walk(sight)]
-        return [warning(check, syncing, fix), *slow]
-    if sight.native_problem is None:
-        if rsync_problem is None:
-            return []
-        return [
-            warning(check, f"{rsync_problem}: files that changed cannot be patched there, only copied anew", install)
-        ]
-    if rsync_problem is None:
-        return [_slow_walk(sight)]
-    return [failure(check, f"nothing can copy there: {rsync_problem}; {sight.native_problem}", install)]
+def _check_rsync(sight: HostSight, target_filesystem: str | None) -> list[Finding]:
+    check, there = _check(sight.name), "or later there (Debian: `apt install rsync`)"
+    if (problem := _rsync_problem(sight)) is not None:
+        told = f"{problem}: files that changed cannot be patched there, only copied anew"
+        return [warning(check, told, f"install rsync {dotted(MINIMUM_VERSION)} {there}")]
+    if (syncing := _syncing_problem(sight, target_filesystem)) is not None:
+        return [warning(check, syncing, f"install rsync {dotted(FSYNC_VERSION)} {there}")]
+    return []
 
 
 def _rsync_problem(sight: HostSight) -> str | None:
@@ -224,15 +221,6 @@ def _rsync_problem(sight: HostSight) -> str | None:
 def _syncing_problem(sight: HostSight, target_filesystem: str | None) -> str | None:
     features = None if sight.rsync_output is None else parse_features(sight.rsync_output)
     return None if features is None or target_filesystem is None else features.syncing_problem(target_filesystem)
-
-
-def _slow_walk(sight: HostSight) -> Finding:
-    return warning(
-        _check(sight.name),
-        f"the compiled program does not run there: {sight.native_problem}; bricks are walked in plain Python, about ten "
-        "times slower, and files copied by rsync",
-        "install gcc on this machine and install migrator again; on another architecture it stays like that",
-    )
 
 
 def _all_well(sight: HostSight) -> str:

@@ -9,7 +9,7 @@ from migrator.domain.paths import show
 from migrator.domain.transfer import FileProblem, FileProblemKind, Outcome, StopReason, StreamCounters, Verdict
 
 JAIL_FAILED = 125
-"""The exit code for it, of `jail.py` and of `migrator-native confine`, which say the same."""
+"""The exit code of `migrator-native confine` for it."""
 
 _GONE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 _PASSING = (errno.ENOMEM, errno.EAGAIN, errno.EMFILE, errno.ENFILE, errno.ENOBUFS)

@@ -75,30 +75,14 @@ def check_python(version: tuple[int, int, int]) -> Finding:
     return ok("python", f"Python {dotted(version)}")
 
 
-def check_engine(engine: str, compiled_problem: str | None, driver_problem: tuple[str, str] | None) -> list[Finding]:
-    """Is there what `[transfer] engine` names? `compiled_problem` is why there is no compiled program; `driver_problem`
-    why fpsync or parsyncfp2 cannot be used, and what to do.
+def check_engine(engine: str, driver_problem: tuple[str, str] | None) -> list[Finding]:
+    """Is there what `[transfer] engine` names? `driver_problem` is why fpsync or parsyncfp2 cannot be used, and what to
+    do.
     """
     check = "engine"
     if driver_problem is not None:
         return [failure(check, f"[transfer] engine is `{engine}`: {driver_problem[0]}", driver_problem[1])]
-    if compiled_problem is None:
-        return [ok(check, f"`{engine}`, and the compiled program is there")]
-    if engine == "direct":
-        return [
-            failure(
-                check,
-                f"[transfer] engine is `direct`: {compiled_problem}",
-                "install gcc and libc6-dev and install migrator again, or set it to `auto`",
-            )
-        ]
-    return [
-        warning(
-            check,
-            f"{compiled_problem}: bricks are walked in plain Python, and everything is copied by rsync",
-            "install gcc and libc6-dev, and install migrator again",
-        )
-    ]
+    return [ok(check, f"`{engine}`")]
 
 
 def check_slurm_programs(missing: Sequence[str]) -> Finding | None:

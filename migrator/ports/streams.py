@@ -8,7 +8,7 @@ from migrator.domain.plan import ListedPath
 from migrator.domain.site import TargetCapabilities
 from migrator.domain.states import ChunkKind
 from migrator.domain.transfer import Outcome, ProcessIdentity, StreamCounters
-from migrator.ports.processes import Command, Completed, Processes
+from migrator.ports.processes import Command, Completed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,14 +100,6 @@ class Settler(Protocol):
     @property
     def program(self) -> bytes:
         """The executable's absolute path."""
-
-    @property
-    def confined(self) -> bool:
-        """Whether it runs as streams do; if not, `processes` runs it as it is on the host."""
-
-    @property
-    def processes(self) -> Processes:
-        """The programs of its host."""
 
     def settle_command(self, work: ChunkWork, view: StreamView) -> Command | None:
         """The argv and the list; None where there is nothing to settle. Pure."""

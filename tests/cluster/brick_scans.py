@@ -7,13 +7,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from migrator.adapters.bricks.walks import HostBrickWalks, WalkPrograms
+from migrator.adapters.bricks.walks import HostBrickWalks
 from migrator.adapters.executors.process import LocalProcesses
 from migrator.adapters.filesystems.gluster import GlusterCommands, GlusterSource
-from migrator.bootstrap.scanning import walk_programs
+from migrator.adapters.native.program import native_program
 from migrator.domain.brick import Brick
 from migrator.domain.scan import CatalogRecord, ScanProblem
 from migrator.ports.bricks import BrickHello, BrickListener, BrickTotals
+from migrator.ports.hosts import Host
 from migrator.stages.scan import Bricks
 from tests.cluster.handle import LabHandle
 from tests.cluster.hosts import LabHosts
@@ -26,6 +27,7 @@ NOT_COMPARED_OF_DIRECTORIES = (*NOT_COMPARED, "size", "nlink")
 """A mount over one subvolume shows the size that the directory has on a brick; over several it is 4096."""
 
 Happening = Callable[[Brick], Awaitable[None]]
+Place = Callable[[Host], Awaitable[bytes]]
 
 
 class _Listener:
@@ -93,11 +95,6 @@ async def _nothing(_: Brick) -> None:
     """What happens mostly."""
 
 
-def python_only() -> WalkPrograms:
-    """As where no compiled walker can be had."""
-    return WalkPrograms(python=walk_programs().python)
-
-
 class BrickScans:
     """One site on a lab, scanned by either way."""
 
@@ -120,17 +117,17 @@ class BrickScans:
         self.source.close()
 
     def scan(
-        self, via: str, *, happening: Happening = _nothing, programs: WalkPrograms | None = None, **changes: Any
+        self, via: str, *, happening: Happening = _nothing, place: Place | None = None, **changes: Any
     ) -> CatalogRecord:
-        return asyncio.run(self.scanned(via, happening=happening, programs=programs, **changes))
+        return asyncio.run(self.scanned(via, happening=happening, place=place, **changes))
 
     async def scanned(
-        self, via: str, *, happening: Happening = _nothing, programs: WalkPrograms | None = None, **changes: Any
+        self, via: str, *, happening: Happening = _nothing, place: Place | None = None, **changes: Any
     ) -> CatalogRecord:
         hosts = LabHosts(self.lab)
         hosts.absent, hosts.inside = self.absent, self.inside
         # So small blocks that even the smallest brick sends several.
-        walks = HostBrickWalks(hosts, programs or walk_programs(), names=hosts.names)
+        walks = HostBrickWalks(hosts, place or native_program().place, names=hosts.names)
         bricks = Bricks(volume=self.source, walks=WatchedWalks(walks, happening))
         try:
             return await self.site.scanned(

@@ -12,7 +12,7 @@ from migrator.adapters.bricks.walks import HostBrickWalks
 from migrator.adapters.catalog.block_paths import paths_of
 from migrator.adapters.executors.process import LocalProcesses
 from migrator.adapters.filesystems.gluster import GlusterCommands, GlusterSource
-from migrator.bootstrap.scanning import walk_programs
+from migrator.adapters.native.program import native_program
 from migrator.decide.drain import begin_again, commit_problems, next_step
 from migrator.decide.drain_facts import own_task
 from migrator.domain.brick import Brick
@@ -66,7 +66,7 @@ class Drained:
     async def _audit(self) -> AuditSeen:
         hosts = LabHosts(self.lab)
         try:
-            walks = HostBrickWalks(hosts, walk_programs(), names=tuple(hosts.names))
+            walks = HostBrickWalks(hosts, native_program().place, names=tuple(hosts.names))
             brick = Brick(
                 name=self.brick.name,
                 host=self.lab.host_of(self.brick).address,

@@ -1,13 +1,11 @@
 """Fixtures of the contract suites."""
 
-import sys
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
 import pytest
 
-from migrator.adapters.bricks import walker_program
 from migrator.adapters.ledger.sqlite import SqliteLedger, open_ledger
 from migrator.domain.site import TargetCapabilities
 from tests.beegfs_like import BEEGFS_CAPABILITIES, beegfs_like, missing_for_fuse
@@ -36,13 +34,9 @@ def ledger(tmp_path: Path) -> Iterator[SqliteLedger]:
         yield opened
 
 
-@pytest.fixture(params=["native", "sanitized", "python"])
-def walker_argv(request: pytest.FixtureRequest, tmp_path: Path) -> list[str]:
+@pytest.fixture(params=["native", "sanitized"])
+def walker_argv(request: pytest.FixtureRequest) -> list[str]:
     """What starts a walker of bricks."""
-    if request.param == "python":
-        program = tmp_path / "walker"
-        program.write_bytes(walker_program())
-        return [sys.executable, "-I", str(program)]
     flags = RELEASE if request.param == "native" else SANITIZED
     if reason := missing_for_native(*flags):
         pytest.skip(reason)

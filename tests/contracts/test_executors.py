@@ -12,19 +12,18 @@ from typing import Any, TypeVar
 import pytest
 
 from migrator.adapters.executors.activity import ProcActivity
-from migrator.adapters.executors.confining import PlaceCompiled
 from migrator.adapters.executors.host_executor import HostExecutor
-from migrator.adapters.executors.jail import SET_UP_FAILED
 from migrator.adapters.executors.local import LocalExecutor
 from migrator.adapters.executors.proc import carriers
 from migrator.adapters.executors.process import LocalProcesses
 from migrator.adapters.executors.remote import RemoteHost
+from migrator.decide.jail_outcome import JAIL_FAILED
 from migrator.domain.errors import Refused, ToolFailed
 from migrator.domain.transfer import ProcessIdentity
 from migrator.ports.hosts import Host
 from migrator.ports.processes import Command, Completed
-from tests.jails import COMPILED, TWINS, placing
 from tests.local_pipe import LocalPipe
+from tests.native_builds import placing
 from tests.streams import make_trees
 from tests.xfs import missing_for_root_tests, run_tool, unmount
 
@@ -41,10 +40,9 @@ class World:
         scratch: Path,
         host: Host | None = None,
         *,
-        compiled: PlaceCompiled | None = None,
         runner: asyncio.Runner | None = None,
     ) -> None:
-        """`compiled`: streams are confined by the compiled program; `runner`: of the loop that the host belongs to."""
+        """`runner`: of the loop that the host belongs to."""
         self.runner = runner or asyncio.Runner()
         self.remote = host
         self.source_root, self.target_root = scratch / "source", scratch / "target"
@@ -54,10 +52,12 @@ class World:
         source_root, target_root = os.fsencode(self.source_root), os.fsencode(self.target_root)
         self.executor: HostExecutor = (
             LocalExecutor(
-                self.processes, source_root=source_root, target_root=target_root, grace_s=0.5, compiled=compiled
+                self.processes, source_root=source_root, target_root=target_root, grace_s=0.5, compiled=placing(host)
             )
             if host is None
-            else HostExecutor(host, source_root=source_root, target_root=target_root, grace_s=0.5, compiled=compiled)
+            else HostExecutor(
+                host, source_root=source_root, target_root=target_root, grace_s=0.5, compiled=placing(host)
+            )
         )
         self.view = self.executor.view(self.tree)
         self.token = secrets.token_hex(16)
@@ -96,14 +96,8 @@ class World:
         self.runner.close()
 
 
-@pytest.fixture(params=TWINS)
-def jail(request: pytest.FixtureRequest) -> str:
-    """Which program confines."""
-    return str(request.param)
-
-
 @pytest.fixture(params=["local", "pipe", "ssh"])
-def world(scratch: Path, jail: str, request: pytest.FixtureRequest) -> Iterator[World]:
+def world(scratch: Path, request: pytest.FixtureRequest) -> Iterator[World]:
     host = None
     if request.param != "local":
         if reason := missing_for_root_tests():
@@ -111,7 +105,7 @@ def world(scratch: Path, jail: str, request: pytest.FixtureRequest) -> Iterator[
         host = RemoteHost(
             request.getfixturevalue("sshd").transport() if request.param == "ssh" else LocalPipe(), grace_s=0.5
         )
-    made = World(scratch, host, compiled=placing(host) if jail == COMPILED else None)
+    made = World(scratch, host)
     yield made
     made.close()
 
@@ -297,14 +291,14 @@ class TestConfined:
         (root / "home").rename(root / "elsewhere")
         (root / "home").symlink_to("elsewhere")
         completed = world.run("echo x > TARGET/x")
-        assert completed.exit_code == SET_UP_FAILED
+        assert completed.exit_code == JAIL_FAILED
         assert world.stderr.startswith(b"migrator-jail: %s-tree: " % side.encode())
         assert world.started
 
     @pytest.mark.parametrize("tree", [b"home/../../etc", b"..", b"home//x", b"./home"])
     def test_a_tree_that_leaves_its_root_is_refused(self, world: World, tree: bytes) -> None:
         completed = world.run("echo x > TARGET/x", tree=tree)
-        assert completed.exit_code == SET_UP_FAILED
+        assert completed.exit_code == JAIL_FAILED
         assert world.stderr.startswith(b"migrator-jail: usage: ")
 
     def test_it_says_that_streams_can_be_confined(self, world: World) -> None:
@@ -314,7 +308,7 @@ class TestConfined:
     def test_root_cannot_do_without(self, world: World) -> None:
         assert world.executor.confined
         with pytest.raises(Refused):
-            LocalExecutor(world.processes, source_root=b"/a", target_root=b"/b", confined=False)
+            LocalExecutor(world.processes, source_root=b"/a", target_root=b"/b", compiled=placing(), confined=False)
 
     def test_what_was_written_is_synced(self, world: World) -> None:
         assert world.run("echo x > TARGET/x").exit_code == 0
@@ -322,7 +316,7 @@ class TestConfined:
 
     def test_a_target_that_is_not_there_cannot_be_synced(self, world: World) -> None:
         world.target_root.rename(world.target_root.with_name("elsewhere"))
-        assert world.run("echo x > TARGET/x").exit_code == SET_UP_FAILED
+        assert world.run("echo x > TARGET/x").exit_code == JAIL_FAILED
         assert world.stderr.startswith(b"migrator-jail: target-root: ")
         with pytest.raises(FileNotFoundError):
             world.in_loop(world.executor.sync())

@@ -1,14 +1,11 @@
-"""What every walker of bricks finds: the same suite for the compiled one, for it under sanitizers, and for the Python one."""
+"""What every walker of bricks finds: the same suite for the release, and for the program under sanitizers."""
 
 import os
 import shutil
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from migrator.adapters.bricks import walker
-from migrator.adapters.bricks.walker_frames import ROWS
 from migrator.domain.lab import OddKind
 from migrator.stages.lab.odd import odd_files
 from tests.hand_brick import GFID, LINKTO, HandBrick
@@ -117,36 +114,6 @@ def test_what_was_put_there_past_gluster_is_strange_and_nobody_is_asked_for_it(b
     assert (walked.ask, walked.failed) == ([], [])
     assert walked.end is not None
     assert (walked.end.strange, walked.end.ask_the_mount, walked.end.problems) == (5, 0, 5)
-
-
-def test_what_gluster_is_just_making_is_waited_for(brick: HandBrick, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As between the two calls by which a brick makes a file: it has its gfid when it is looked at again."""
-    made = brick.file("new")
-    brick.adopt()
-    gfid = os.getxattr(made, GFID)
-    os.removexattr(made, GFID)
-    written: list[int] = []
-    output: Any = SimpleNamespace(write=lambda kind, _payload: written.append(kind))
-    root = os.open(brick.root, os.O_RDONLY | os.O_DIRECTORY)
-    monkeypatch.chdir(brick.root)
-    monkeypatch.setattr("time.sleep", lambda _s: os.setxattr(made, GFID, gfid))
-    try:
-        shares = walker.Shares(
-            root=root,
-            output=output,
-            trees={},
-            ways=None,
-            mounts=set(),
-            times_from_mdata=True,
-            block_rows=10,
-            own=False,
-        )
-        walking = walker.Walker(shares)
-        walking.walk(walker.Task(b"", -1))
-        walking.finish()
-    finally:
-        os.close(root)
-    assert (walking.totals.rows, walking.totals.strange, written) == (1, 0, [ROWS])
 
 
 def test_wide_and_deep_trees_are_whole_with_any_number_of_workers(brick: HandBrick, walk: Walk) -> None:

@@ -14,13 +14,11 @@ from pathlib import Path
 import pytest
 
 from migrator.adapters.engines.rsync import RsyncEngine
-from migrator.adapters.executors.confining import PlaceCompiled
-from migrator.adapters.executors.jail import SET_UP_FAILED
 from migrator.adapters.executors.proc import carriers
+from migrator.decide.jail_outcome import JAIL_FAILED
 from migrator.domain.states import ChunkKind
 from migrator.domain.transfer import Verdict
 from migrator.domain.units import KIB, MIB
-from tests.jails import COMPILED, TWINS, placing
 from tests.snapshots import snapshot
 from tests.streams import Streams, engine_of, make_trees, rsync_programs
 
@@ -79,12 +77,6 @@ def trees(scratch: Path) -> tuple[Path, Path]:
     return source, target
 
 
-@pytest.fixture(params=TWINS)
-def compiled(request: pytest.FixtureRequest) -> PlaceCompiled | None:
-    """What confines: the compiled program, or (None) the script."""
-    return placing() if request.param == COMPILED else None
-
-
 def outside(trees: tuple[Path, Path]) -> dict[str, str]:
     source, _ = trees
     return {
@@ -133,13 +125,13 @@ def everything_in(directory: Path) -> list[bytes]:
 @pytest.mark.parametrize("owner", [0, 20001], ids=["root-owned", "user-owned"])
 @pytest.mark.parametrize("program", rsync_programs())
 def test_a_swapped_source_directory_leads_nowhere(
-    trees: tuple[Path, Path], link_to: str, owner: int, program: str, compiled: PlaceCompiled | None
+    trees: tuple[Path, Path], link_to: str, owner: int, program: str
 ) -> None:
     source, target = trees
     link = source / "link"
     link.symlink_to(link_to)
     os.chown(link, owner, owner, follow_symlinks=False)
-    streams = Streams(engine_of(program), source.parents[1], target.parents[1], compiled=compiled)
+    streams = Streams(engine_of(program), source.parents[1], target.parents[1])
     with swapping(source / "d", link) as swaps:
         for _ in until(swaps):
             ran = streams.run(names(), tree=TREE)
@@ -151,9 +143,7 @@ def test_a_swapped_source_directory_leads_nowhere(
 
 
 @pytest.mark.parametrize("side", ["source", "target"])
-def test_a_swapped_directory_above_the_tree_leads_nowhere(
-    trees: tuple[Path, Path], side: str, compiled: PlaceCompiled | None
-) -> None:
+def test_a_swapped_directory_above_the_tree_leads_nowhere(trees: tuple[Path, Path], side: str) -> None:
     """Who owns what lies above the tree can swap the way to it: the stream begins in the tree, or not at all."""
     source, target = trees
     above = (source if side == "source" else target).parent
@@ -164,12 +154,12 @@ def test_a_swapped_directory_above_the_tree_leads_nowhere(
     before = snapshot(os.fsencode(beside))
     link = above.with_name("link")
     link.symlink_to("beside")
-    streams = Streams(engine_of(), source.parents[1], target.parents[1], compiled=compiled)
+    streams = Streams(engine_of(), source.parents[1], target.parents[1])
     began, refused, line = 0, 0, b"migrator-jail: %s-tree: %d: " % (side.encode(), errno.ENOTDIR)
     with swapping(above, link) as swaps:
         while swaps() < SWAPS or not began or not refused:
             ran = streams.run(names(), tree=TREE)
-            if ran.completed.exit_code != SET_UP_FAILED:
+            if ran.completed.exit_code != JAIL_FAILED:
                 began += 1
                 continue
             refused += 1
@@ -230,10 +220,10 @@ def test_the_attack_works_where_nothing_confines(trees: tuple[Path, Path]) -> No
     assert SECRET in everything_in(target)
 
 
-def test_a_cancelled_stream_leaves_no_process(scratch: Path, compiled: PlaceCompiled | None) -> None:
+def test_a_cancelled_stream_leaves_no_process(scratch: Path) -> None:
     source, _ = make_trees(scratch / "source", scratch / "target", tree=TREE)
     (source / "big").write_bytes(os.urandom(8 * MIB))
-    streams = Streams(engine_of(), scratch / "source", scratch / "target", compiled=compiled)
+    streams = Streams(engine_of(), scratch / "source", scratch / "target")
     token = secrets.token_hex(16)
 
     async def cancel() -> None:
@@ -248,7 +238,7 @@ def test_a_cancelled_stream_leaves_no_process(scratch: Path, compiled: PlaceComp
             )
         )
         await asyncio.wait_for(moving.wait(), 120)
-        assert len(carriers([token])[token]) >= 4, "the jail and rsync's three"
+        assert len(carriers([token])[token]) >= 4, "the confinement and rsync's three"
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task

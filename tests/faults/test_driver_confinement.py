@@ -16,6 +16,7 @@ from migrator.adapters.executors.process import LocalProcesses
 from migrator.adapters.executors.system import SystemExecutor
 from migrator.domain.errors import Refused
 from migrator.ports.processes import Command
+from tests.native_builds import built
 
 pytestmark = [pytest.mark.needs_root, pytest.mark.exhaustive]
 
@@ -41,6 +42,7 @@ class Place:
             LocalProcesses(grace_s=2.0),
             source_root=os.fsencode(self.root / "source"),
             target_root=os.fsencode(self.root / "target"),
+            compiled=os.fsencode(built()),
         )
 
     async def run(self, script: str, *, token: str | None = None, files: Sequence[bytes] = ()) -> tuple[int, str, str]:
@@ -194,7 +196,7 @@ def test_a_tree_that_is_a_symlink_is_refused(place: Place) -> None:
 
 def test_root_cannot_do_without() -> None:
     with pytest.raises(Refused):
-        SystemExecutor(LocalProcesses(), source_root=b"/", target_root=b"/", confined=False)
+        SystemExecutor(LocalProcesses(), source_root=b"/", target_root=b"/", compiled=b"", confined=False)
 
 
 def test_nothing_of_the_programs_own_environment_is_handed_on(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,6 +25,7 @@ from migrator.domain.transfer import ProcessIdentity
 from migrator.ports.hosts import HostLost
 from migrator.ports.processes import Command, Completed
 from tests.local_pipe import LocalPipe
+from tests.native_builds import placing
 from tests.sshd import Sshd
 from tests.xfs import XfsMount, run_tool
 
@@ -213,7 +214,9 @@ class TestRefused:
             host = RemoteHost(sshd.transport(python=python))
             try:
                 assert (await host.facts()).effective_uid == 65534
-                return await HostExecutor(host, source_root=b"/", target_root=b"/").problem(b"/bin/sh")
+                return await HostExecutor(host, source_root=b"/", target_root=b"/", compiled=placing(host)).problem(
+                    b"/bin/sh"
+                )
             finally:
                 await host.close()
 
@@ -356,7 +359,7 @@ def test_what_hangs_in_the_kernel_is_said(xfs_target: XfsMount, token: str) -> N
 
     async def hang() -> None:
         host = RemoteHost(LocalPipe(), grace_s=0.1)
-        executor = HostExecutor(host, source_root=b"/", target_root=b"/", grace_s=0.1)
+        executor = HostExecutor(host, source_root=b"/", target_root=b"/", compiled=placing(host), grace_s=0.1)
         script = b"echo up; echo x > %s/x" % xfs_target.root
         task = await Running(host, token, argv=(b"sh", b"-c", script)).begin()
         await until(lambda: _state_of(carriers([token])[token][0].pid) == "D")

@@ -20,6 +20,7 @@ from migrator.domain.units import MIB
 from migrator.ports.streams import ChunkWork, Engine
 from tests.beegfs_like import BEEGFS_CAPABILITIES, beegfs_like, missing_for_fuse
 from tests.conftest import MakeXfs
+from tests.native_builds import placing
 from tests.native_copy import direct_engine
 from tests.snapshots import names_of, snapshot
 from tests.streams import Ran, Streams, engine_of, make_trees
@@ -207,7 +208,7 @@ def test_a_big_file_in_ranges_shared_by_streams(xfs_source: XfsMount, xfs_target
 
 async def copied(source_root: bytes, target_root: bytes, kind: ChunkKind, listed: Sequence[ListedPath]) -> Outcome:
     """One chunk of these very rows, confined."""
-    executor = LocalExecutor(LocalProcesses(), source_root=source_root, target_root=target_root)
+    executor = LocalExecutor(LocalProcesses(), source_root=source_root, target_root=target_root, compiled=placing())
     work = ChunkWork(kind=kind, tree=TREE, paths=listed, capabilities=TargetCapabilities())
     engine, view = direct_engine(), executor.view(TREE)
     reader = engine.reader(work, view)

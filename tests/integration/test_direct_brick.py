@@ -2,20 +2,13 @@
 
 import os
 import struct
-import subprocess
-import sys
-from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
-from migrator.adapters.engines.settling import SCRIPT_FILE, PythonSettling
-from migrator.adapters.executors.process import LocalProcesses
-from migrator.domain.plan import ListedPath
-from migrator.domain.site import TargetCapabilities
 from migrator.domain.states import ChunkKind
 from migrator.domain.transfer import FileProblem, FileProblemKind, Verdict
-from migrator.ports.streams import BrickRules, ChunkWork, StreamView
+from migrator.ports.streams import BrickRules
 from tests.native_builds import SANITIZED
 from tests.native_copy import direct_engine, listed, run_copy
 from tests.streams import Streams, engine_of, make_trees
@@ -128,41 +121,17 @@ def test_a_malformed_time_is_none(sides: tuple[Path, Path, Streams]) -> None:
         assert (target / name).stat().st_mtime_ns == (source / name).stat().st_mtime_ns
 
 
-def settle_compiled(streams: Streams, names: Sequence[bytes]) -> "subprocess.CompletedProcess[bytes]":
-    """By the compiled program."""
-    source, target = (root / os.fsdecode(TREE) for root in (streams.source_root, streams.target_root))
-    return run_copy(source, target, listed(*names), "--brick", "--times", "mdata", kind="settle", flags=SANITIZED)
-
-
-def settle_by_python(streams: Streams, names: Sequence[bytes]) -> "subprocess.CompletedProcess[bytes]":
-    """By the script that stands in for it."""
-    settling = PythonSettling(
-        LocalProcesses(),
-        python=os.fsencode(sys.executable),
-        script=os.fsencode(SCRIPT_FILE),
-        source_root=os.fsencode(streams.source_root),
-        target_root=os.fsencode(streams.target_root),
-    )
-    paths = [ListedPath(path=TREE + b"/" + name, size_bytes=0) for name in names]
-    work = ChunkWork(kind=ChunkKind.FILES, tree=TREE, paths=paths, capabilities=TargetCapabilities(), brick=BRICK)
-    command = settling.settle_command(work, StreamView(source_tree=b"", target_tree=b""))
-    assert command is not None
-    return subprocess.run(command.argv, input=command.stdin, capture_output=True, check=False)
-
-
-Settling = Callable[[Streams, Sequence[bytes]], "subprocess.CompletedProcess[bytes]"]
-
-
-def settle(how: Settling, streams: Streams, *names: str) -> dict[bytes, FileProblemKind]:
+def settle(streams: Streams, *names: str) -> dict[bytes, FileProblemKind]:
     """The second step of an attempt with rsync."""
-    ran = how(streams, [name.encode() for name in names])
+    source, target = (root / os.fsdecode(TREE) for root in (streams.source_root, streams.target_root))
+    options = ("--brick", "--times", "mdata")
+    ran = run_copy(source, target, listed(*map(str.encode, names)), *options, kind="settle", flags=SANITIZED)
     assert (ran.returncode, ran.stderr) == (0, b"")
     lines = [line.split() for line in ran.stdout.splitlines() if line.startswith(b"F ")]
     return {names[int(line[1])].encode(): FileProblemKind(line[2].decode()) for line in lines}
 
 
-@pytest.mark.parametrize("how", [settle_compiled, settle_by_python])
-def test_times_after_rsync_from_a_brick(sides: tuple[Path, Path, Streams], how: Settling) -> None:
+def test_times_after_rsync_from_a_brick(sides: tuple[Path, Path, Streams]) -> None:
     source, target, streams = sides
     (source / "sub").mkdir()
     (target / "sub").mkdir()
@@ -185,7 +154,7 @@ def test_times_after_rsync_from_a_brick(sides: tuple[Path, Path, Streams], how: 
         b"sub/gone": FileProblemKind.VANISHED,
     }
     for _ in range(2):
-        assert settle(how, streams, *names) == expected
+        assert settle(streams, *names) == expected
         for name in ("file", "sub/second", "link"):
             assert (target / name).lstat().st_mtime_ns == MTIME_NS
         assert (target / "rewritten").stat().st_mtime_ns not in (

@@ -23,6 +23,7 @@ from migrator.domain.finding import Finding, FindingStatus
 from migrator.domain.site import MountIdentity
 from migrator.stages.doctor import DoctorWorld, examine
 from tests.integration.test_init import SENTINEL, init, make_site
+from tests.native_builds import placing
 from tests.xfs import XfsMount
 
 Answer = TypeVar("Answer")
@@ -47,7 +48,7 @@ def doctor(site: Site, change: Change = lambda world: world) -> dict[str, list[F
     """The findings by their check."""
     source, target = PosixSource(os.fsencode(site.source.mount)), MountedTarget(os.fsencode(site.target.root))
     processes = LocalProcesses()
-    executor = LocalExecutor(processes, source_root=source.root, target_root=target.root)
+    executor = LocalExecutor(processes, source_root=source.root, target_root=target.root, compiled=placing())
     ledger = open_ledger(site.ledger_file) if site.ledger_file.exists() else None
     try:
         world = DoctorWorld(

@@ -13,18 +13,18 @@ from migrator.adapters.executors.host_room import look_at_room
 from migrator.adapters.executors.host_roots import look_at_roots
 from migrator.adapters.executors.local_host import LocalHost
 from migrator.adapters.executors.process import LocalProcesses
+from migrator.adapters.native.program import NativeProgram, native_program
 from migrator.config.site import HostSection, Site, SlurmSection
 from migrator.domain.brick import Brick, VolumeState
 from migrator.domain.errors import ToolFailed
 from migrator.domain.finding import Finding, FindingStatus
 from migrator.domain.site import SENTINEL_NAME, MountIdentity
 from migrator.ports.hosts import Host, HostLost
-from migrator.stages.doctor.hosts import CompiledProgram, HostWorld, examine_hosts
+from migrator.stages.doctor.hosts import HostWorld, examine_hosts
 from migrator.stages.doctor.slurm import examine_slurm
 from tests.integration.test_init import make_site
 
 OK, WARNING, FAILURE = FindingStatus.OK, FindingStatus.WARNING, FindingStatus.FAILURE
-RUNS = b"#!/bin/sh\necho 'usage: migrator-native walk|copy' >&2\nexit 2\n"
 CRASHES = b"#!/bin/sh\necho 'Illegal instruction' >&2\nexit 132\n"
 
 
@@ -81,13 +81,18 @@ def examine(
     *,
     target: MountIdentity | None = None,
     state: VolumeState | None = None,
-    compiled: CompiledProgram | str = "",
+    program: Path | None = None,
 ) -> list[Finding]:
+    async def place_native(host: Host) -> bytes:
+        return await (NativeProgram(os.fsencode(program), platform.machine()) if program else native_program()).place(
+            host
+        )
+
     world = HostWorld(
         hosts=hosts,
         sections=sections,
         volume=Volume(),
-        compiled=compiled or program(RUNS),
+        place_native=place_native,
         look_at_roots=look_at_roots,
         look_at_room=look_at_room,
     )
@@ -95,12 +100,6 @@ def examine(
     assert hosts.closed
     assert all(bool(finding.fix) == (finding.status is not OK) for finding in findings)
     return findings
-
-
-def program(content: bytes, architecture: str = "") -> CompiledProgram:
-    return CompiledProgram(
-        name="migrator-native", architecture=architecture or platform.machine(), read=lambda: content
-    )
 
 
 def of(findings: list[Finding], check: str) -> list[tuple[FindingStatus, str]]:
@@ -150,20 +149,17 @@ def test_a_target_that_is_not_mounted_there(site: Site, tmp_path: Path) -> None:
 
 @pytest.mark.needs_root
 @pytest.mark.parametrize(
-    ("compiled", "words"),
-    [
-        (program(CRASHES), "it ended with code 132 Illegal instruction"),
-        (program(b"no program"), "it could not be started"),
-        (program(RUNS, architecture="s390x"), "it is compiled for s390x"),
-        ("gcc was missing", "gcc was missing"),
-    ],
+    ("content", "words"),
+    [(CRASHES, "it ended with code 132 Illegal instruction"), (b"no program", "could not be started")],
 )
-def test_a_compiled_program_that_does_not_run_there(site: Site, compiled: CompiledProgram | str, words: str) -> None:
-    findings = examine(site, SomeHosts(["gl1"]), {"gl1": HostSection(name="gl1")}, compiled=compiled)
+def test_a_compiled_program_that_does_not_run_there(site: Site, tmp_path: Path, content: bytes, words: str) -> None:
+    program = tmp_path / "program"
+    program.write_bytes(content)
+    findings = examine(site, SomeHosts(["gl1"]), {"gl1": HostSection(name="gl1")}, program=program)
     ((status, message),) = of(findings, "host gl1")
-    assert status is WARNING
+    assert status is FAILURE
     assert words in message
-    assert "plain Python" in message
+    assert "nothing is read or copied there" in message
 
 
 def test_a_volume_that_does_not_answer(site: Site, tmp_path: Path) -> None:

@@ -1,8 +1,7 @@
-"""The ledger's file: kills, two writers, revisions, backups, and files that are no ledger."""
+"""The ledger's file: kills, two writers, schema versions, backups, and files that are no ledger."""
 
 import os
 import random
-import shutil
 import signal
 import sqlite3
 import subprocess
@@ -12,16 +11,10 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
-from alembic.autogenerate import compare_metadata
-from alembic.runtime.migration import MigrationContext
 
-from migrator.adapters.ledger import schema, tables
 from migrator.adapters.ledger.backups import backup
-from migrator.adapters.ledger.database import Database
-from migrator.adapters.ledger.schema import bring_up_to_date, known_revisions
 from migrator.adapters.ledger.sqlite import open_ledger
 from migrator.domain.errors import ExitCode, LedgerCorrupt, LockHeld, MigratorError, UsageError
-from migrator.domain.events import Event, EventKind, Severity
 from migrator.domain.plan import Chunk
 from migrator.domain.states import ChunkKind, ChunkState, PassKind
 from migrator.domain.transfer import Sample
@@ -82,6 +75,14 @@ with open_ledger(Path(sys.argv[1])) as ledger:
     for turn in range(int(sys.argv[3])):
         ledger.events.add(Event(
             at_s=1.0, kind=EventKind.FILE_BAD, severity=Severity.INFO, subject=sys.argv[2], message=str(turn)))
+"""
+
+CREATE = """
+import sys
+from pathlib import Path
+from migrator.adapters.ledger.sqlite import open_ledger
+
+open_ledger(Path(sys.argv[1]), create=True).close()
 """
 
 
@@ -256,91 +257,24 @@ class TestBadFiles:
             with pytest.raises(LedgerCorrupt, match="no ledger"):
                 open_ledger(file, create=create)
 
-    @pytest.mark.parametrize("read_only", [True, False])
-    def test_of_a_newer_version(self, file: Path, read_only: bool) -> None:
+    @pytest.mark.parametrize("version", [0, 9999])
+    @pytest.mark.parametrize("opening", [{}, {"read_only": True}, {"create": True}])
+    def test_of_another_version(self, file: Path, version: int, opening: dict[str, bool]) -> None:
         open_ledger(file, create=True).close()
         with closing(sqlite3.connect(file)) as connection:
-            connection.execute("UPDATE alembic_version SET version_num = '9999'")
-            connection.commit()
-        with pytest.raises(UsageError, match="newer version"):
-            open_ledger(file, read_only=read_only)
-        assert sorted(path.name for path in file.parent.glob("*.backup")) == []
+            connection.execute(f"PRAGMA user_version = {version}")
+        before = file.read_bytes()
+        with pytest.raises(UsageError, match=f"has schema version {version}, but this migrator needs") as caught:
+            open_ledger(file, **opening)
+        assert "install the version" in caught.value.hint
+        assert file.read_bytes() == before
 
 
-class TestRevisions:
-    def test_newest_is_the_one_that_the_code_reads(self) -> None:
-        assert known_revisions()[-1] == tables.HEAD_REVISION
-
-    def test_lead_to_the_tables_of_the_code(self, file: Path) -> None:
-        open_ledger(file, create=True).close()
-        database = Database(file)
-        with database.read() as connection:
-            context = MigrationContext.configure(connection, opts={"compare_type": True})
-            assert compare_metadata(context, tables.metadata) == []
-            made = connection.exec_driver_sql(
-                "SELECT name, sql FROM sqlite_schema WHERE name NOT LIKE 'alembic%' AND sql IS NOT NULL"
-            ).all()
-        database.close()
-        # What Alembic does not compare: constraints' names, WITHOUT ROWID, conditions of indexes (in any order).
-        other = Database(file.with_name("other.db"), create=True)
-        with other.write() as connection:
-            tables.metadata.create_all(connection)
-            expected = connection.exec_driver_sql("SELECT name, sql FROM sqlite_schema WHERE sql IS NOT NULL").all()
-        other.close()
-        assert {name: words(sql) for name, sql in made} == {name: words(sql) for name, sql in expected}
-
-    @pytest.mark.parametrize("revision", known_revisions())
-    def test_each_is_upgraded_with_a_backup(self, file: Path, tmp_path: Path, revision: str) -> None:
-        """From every released revision to a next one that does not exist yet, so that the way is tried from the first."""
-        migrations = tmp_path / "migrations"
-        shutil.copytree(schema.MIGRATIONS, migrations, ignore=shutil.ignore_patterns("__pycache__"))
-        (migrations / "versions" / "next.py").write_text(
-            "import sqlalchemy as sa\nfrom alembic import op\n"
-            f"revision, down_revision = 'next', {tables.HEAD_REVISION!r}\n"
-            "def upgrade():\n"
-            "    with op.batch_alter_table('runs', recreate='always') as batch:\n"
-            "        batch.add_column(sa.Column('host', sa.Text(), nullable=True))\n"
-        )
-        file.parent.mkdir()
-        database = Database(file, create=True, foreign_keys=False)
-        with database.write() as connection:
-            schema.upgrade(connection, revision=revision)
-            connection.exec_driver_sql(
-                "INSERT INTO runs (id, verb, pid, started_at_s, heartbeat_at_s, directory) VALUES (1, 'run', 5, 1, 2, 'd')"
-            )
-            connection.exec_driver_sql(
-                "INSERT INTO events (run_id, at_s, kind, severity, subject, message)"
-                " VALUES (1, 1, 'file-bad', 'info', 's', 'm')"
-            )
-        database.close()
-        bring_up_to_date(file, found=revision, migrations=migrations)
-        with closing(sqlite3.connect(file)) as connection:
-            assert connection.execute("SELECT id, pid, host FROM runs").fetchall() == [(1, 5, None)]
-            assert connection.execute("SELECT run_id FROM events").fetchall() == [(1,)]
-            assert connection.execute("SELECT version_num FROM alembic_version").fetchall() == [("next",)]
-        (kept,) = file.parent.glob("*.backup")
-        with closing(sqlite3.connect(kept)) as connection:
-            assert connection.execute("SELECT version_num FROM alembic_version").fetchall() == [(revision,)]
-            assert connection.execute("SELECT pid FROM runs").fetchall() == [(5,)]
-
-    def test_that_fail_leave_the_ledger_as_it_was(self, file: Path, tmp_path: Path) -> None:
-        migrations = tmp_path / "migrations"
-        shutil.copytree(schema.MIGRATIONS, migrations, ignore=shutil.ignore_patterns("__pycache__"))
-        (migrations / "versions" / "next.py").write_text(
-            "from alembic import op\n"
-            f"revision, down_revision = 'next', {tables.HEAD_REVISION!r}\n"
-            "def upgrade():\n"
-            "    op.execute('DELETE FROM runs')\n"
-        )
-        with open_ledger(file, create=True) as ledger:
-            run = ledger.runs.start(verb="run", pid=5, at_s=0.0, directory="d")
-            ledger.events.add(
-                Event(at_s=1.0, kind=EventKind.FILE_BAD, severity=Severity.INFO, subject="s", message="m"), run
-            )
-        with pytest.raises(LedgerCorrupt, match="break 1 references"):
-            bring_up_to_date(file, found=tables.HEAD_REVISION, migrations=migrations)
-        with open_ledger(file) as ledger:
-            assert ledger.runs.latest() is not None
+class TestCreation:
+    def test_by_two_processes_at_once_makes_one_ledger(self, file: Path) -> None:
+        with process(CREATE, str(file)) as one, process(CREATE, str(file)) as two:
+            assert (one.wait(60), two.wait(60)) == (0, 0)
+        open_ledger(file).close()
 
 
 class TestBackup:

@@ -13,7 +13,7 @@ atexit.register(lambda: pathlib.Path(sys.argv[1]).write_text("\\n".join(sys.modu
 from migrator.cli.main import main
 main(sys.argv[2:], prog_name="migrator")
 """
-_NEVER = {"alembic", "mako", "jinja2", "rich", "pygments", "numpy", "pandas", "pyarrow.compute", "pyarrow.dataset"}
+_NEVER = {"jinja2", "rich", "pygments", "numpy", "pandas", "pyarrow.compute", "pyarrow.dataset"}
 _REPORTS = {"migrator.domain.report", "migrator.adapters.output.record_document", "migrator.stages.status"}
 _SLURM_AND_DRIVERS = {
     "migrator.adapters.executors.slurm_hosts",

@@ -1,5 +1,6 @@
-"""The compiled program comes with the installation; where it cannot be built, the installation succeeds and says so."""
+"""The compiled program comes with the installation; without a compiler there is no installation."""
 
+import asyncio
 import os
 import platform
 import shutil
@@ -7,10 +8,15 @@ import subprocess
 import sys
 import zipfile
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
-from migrator.adapters.native.program import NativeProgram, NoNativeProgram, native_program
+from migrator.adapters.executors import elf
+from migrator.adapters.native.program import NativeProgram, native_program
+from migrator.domain.errors import ToolFailed
+from migrator.ports.hosts import Host
 
 pytestmark = pytest.mark.exhaustive
 
@@ -44,10 +50,6 @@ def run(checkout: Path, *argv: str, **environment: str) -> "subprocess.Completed
     )
 
 
-needs_compiler = pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not installed")
-
-
-@needs_compiler
 def test_a_wheel_holds_the_program_and_is_for_this_architecture(checkout: Path) -> None:
     done = run(checkout, "-m", "pip", "wheel", "-q", "--no-build-isolation", "--no-deps", "-w", "wheels", ".")
     assert done.returncode == 0, done.stderr
@@ -60,44 +62,68 @@ def test_a_wheel_holds_the_program_and_is_for_this_architecture(checkout: Path) 
     program = checkout / "installed" / NATIVE / "migrator-native"
     program.chmod(0o755)  # as pip does when it installs
     found = native_program(program.parent)
-    assert isinstance(found, NativeProgram)
     assert (found.path, found.architecture) == (os.fsencode(program), platform.machine())
-    assert found.content()[:4] == b"\x7fELF"
+    assert elf.interpreter(program.read_bytes()) is None, "it is static"
     asked = subprocess.run([program], capture_output=True, check=False)
     assert (asked.returncode, asked.stderr[:6]) == (2, b"usage:")
 
 
-@needs_compiler
-def test_a_build_next_to_the_sources_takes_the_place_of_a_note(checkout: Path) -> None:
-    (checkout / NATIVE / "migrator-native.missing").write_text("no C compiler was found\n")
+def test_a_build_next_to_the_sources(checkout: Path) -> None:
     done = run(checkout, "setup.py", "-q", "build_native", "--inplace")
     assert done.returncode == 0, done.stderr
-    assert isinstance(native_program(checkout / NATIVE), NativeProgram)
-    assert not (checkout / NATIVE / "migrator-native.missing").exists()
+    assert native_program(checkout / NATIVE).architecture == platform.machine()
 
 
-@pytest.mark.parametrize(
-    ("compiler", "words"),
-    [("/no/such/compiler", "cannot be started: No such file or directory"), ("false", "false failed: without a word")],
-)
-def test_without_a_compiler_the_build_succeeds_and_says_why(checkout: Path, compiler: str, words: str) -> None:
-    (checkout / NATIVE / "migrator-native").write_bytes(b"one of an earlier build")
-    done = run(checkout, "setup.py", "build_native", "--inplace", CC=compiler)
-    assert done.returncode == 0
-    assert words in done.stderr + done.stdout
-    missing = native_program(checkout / NATIVE)
-    assert isinstance(missing, NoNativeProgram)
-    assert words in missing.reason
-    assert "install gcc" in missing.reason
+@pytest.mark.parametrize("compiler", ["/no/such/compiler", "false"])
+def test_without_a_compiler_the_build_fails_and_says_what_to_do(checkout: Path, compiler: str) -> None:
+    for argv in (
+        ("setup.py", "build_native", "--inplace"),
+        ("-m", "pip", "wheel", "--no-build-isolation", "--no-deps", "-w", "wheels", "."),
+    ):
+        done = run(checkout, *argv, CC=compiler)
+        assert done.returncode != 0
+        said = done.stderr + done.stdout
+        assert "migrator-native was not built" in said
+        assert compiler in said
+        assert "apt-get install gcc libc6-dev" in said
+    assert not list(checkout.glob("wheels/*"))
 
 
 def test_what_is_no_program_is_not_taken_for_one(tmp_path: Path) -> None:
+    with pytest.raises(ToolFailed, match="cannot be read: No such file") as caught:
+        native_program(tmp_path)
+    assert "install migrator" in caught.value.hint
     (tmp_path / "migrator-native").write_text("#!/bin/sh\n")
-    found = native_program(tmp_path)
-    assert isinstance(found, NoNativeProgram)
-    assert "is not a program" in found.reason
-    (tmp_path / "migrator-native").unlink()
-    (tmp_path / "migrator-native").mkdir()
-    found = native_program(tmp_path)
-    assert isinstance(found, NoNativeProgram)
-    assert "cannot be read: Is a directory" in found.reason
+    with pytest.raises(ToolFailed, match="is not a program"):
+        native_program(tmp_path)
+
+
+class OtherHost:
+    """A host of that architecture, which has room for nothing."""
+
+    name = "gl7"
+
+    def __init__(self, architecture: str) -> None:
+        self._architecture = architecture
+
+    async def identity(self) -> Any:
+        return SimpleNamespace(architecture=self._architecture)
+
+    async def place(self, name: str, content: bytes) -> bytes:
+        assert (name, content) == ("migrator-native", b"content")
+        raise OSError(28, "No space left on device")
+
+
+@pytest.mark.parametrize(
+    ("architecture", "words"),
+    [("aarch64", "is compiled for x86_64, but host gl7 is aarch64"), ("x86_64", "on host gl7: No space left")],
+)
+def test_a_host_that_cannot_have_it_is_refused_with_the_next_step(
+    tmp_path: Path, architecture: str, words: str
+) -> None:
+    program = tmp_path / "migrator-native"
+    program.write_bytes(b"content")
+    host = cast("Host", OtherHost(architecture))
+    with pytest.raises(ToolFailed, match=words) as caught:
+        asyncio.run(NativeProgram(os.fsencode(program), "x86_64").place(host))
+    assert caught.value.hint

@@ -20,6 +20,7 @@ from migrator.domain.speed_up import TreeMeasurement, TreeTest
 from migrator.ports.speed_ups import TreeVisit, TreeVisited
 from tests.conftest import MakeXfs
 from tests.cut_site import Call, CutSite, cut_site
+from tests.native_builds import built
 from tests.run_site import DEADLINE_S
 
 pytestmark = pytest.mark.needs_root
@@ -45,7 +46,10 @@ def trees(tmp_path: Path) -> Path:
 
 def visit(trees: Path, side: Side, files: tuple[bytes, ...], limit_s: float = 120.0) -> TreeVisited:
     executor = SystemExecutor(
-        LocalProcesses(), source_root=os.fsencode(trees / "source"), target_root=os.fsencode(trees / "target")
+        LocalProcesses(),
+        source_root=os.fsencode(trees / "source"),
+        target_root=os.fsencode(trees / "target"),
+        compiled=os.fsencode(built()),
     )
     wanted = TreeVisit(
         side=side, tree=TREE, directory=trees / "work" / "own", files=files, limit_s=limit_s, token="0123456789abcdef"

@@ -25,7 +25,7 @@ async def ask_brick(
     take: OnOutput,
 ) -> str | None:
     """Have a script answer a question about a brick of a volume: these `modules`, each of which imports only earlier ones,
-    `far_brick` and what that imports. Its output is taken as it comes. Returns why it failed, None where it came to its end. Raises MigratorError where the host cannot be reached.
+    and `far_brick`. Its output is taken as it comes. Returns why it failed, None where it came to its end. Raises MigratorError where the host cannot be reached.
     """
     host = await hosts.reach(brick.host)
     python = (await host.identity()).python
@@ -44,7 +44,7 @@ async def ask_brick(
 
 @cache
 def _script(modules: tuple[str, ...]) -> bytes:
-    return far_source(__package__, ("walker_attributes", "far_brick", *modules))
+    return far_source(__package__, ("far_brick", *modules))
 
 
 def _nobody_asks(_: ProcessIdentity) -> None:

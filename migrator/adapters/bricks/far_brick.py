@@ -4,10 +4,30 @@ from __future__ import annotations
 
 import errno
 import os
+import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from migrator.adapters.bricks.walker_attributes import ABSENT
+GFID = b"trusted.gfid"
+MDATA = b"trusted.glusterfs.mdata"
+LINKTO = b"trusted.glusterfs.dht.linkto"
+ACL_ACCESS = b"system.posix_acl_access"
+ACL_DEFAULT = b"system.posix_acl_default"
+INTERNAL_PREFIXES = (
+    b"trusted.gfid",
+    b"trusted.glusterfs.",
+    b"trusted.afr.",
+    b"trusted.ec.",
+    b"trusted.pgfid.",
+    b"trusted.bit-rot.",
+    b"trusted.SGI_ACL_",
+    b"trusted.tier.",
+    b"trusted.distribute.",
+    b"trusted.io-stats-dump",
+)
+
+ABSENT = (errno.ENODATA, errno.EOPNOTSUPP)
+NS_PER_S = 1_000_000_000
 
 DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -72,3 +92,32 @@ def attribute(place: bytes, key: bytes) -> bytes:
         if error.errno in ABSENT:
             return b""
         raise
+
+
+def is_carried(name: bytes) -> bool:
+    """Whether an attribute is somebody's data."""
+    if name.startswith(b"user.") or name in (ACL_ACCESS, ACL_DEFAULT):
+        return True
+    if name.startswith(b"security."):
+        return name != b"security.selinux"
+    return name.startswith(b"trusted.") and not name.startswith(INTERNAL_PREFIXES)
+
+
+def list_attributes(name: bytes) -> list[bytes]:
+    """The names of an entry's attributes; none where the file system knows none. Raises OSError."""
+    try:
+        return [os.fsencode(key) for key in os.listxattr(name, follow_symlinks=False)]
+    except OSError as error:
+        if error.errno in ABSENT:
+            return []
+        raise
+
+
+def parse_mdata(value: bytes) -> list[int] | None:
+    """The times of change, modification and access in nanoseconds; None where the form is not known."""
+    if len(value) != 57 or value[0] != 1:
+        return None
+    numbers = struct.unpack_from(">qQqQqQ", value, 9)
+    if any(nanoseconds >= NS_PER_S for nanoseconds in numbers[1::2]):
+        return None
+    return [seconds * NS_PER_S + nanoseconds for seconds, nanoseconds in zip(numbers[::2], numbers[1::2])]

@@ -14,8 +14,19 @@ import stat
 import sys
 from typing import Any
 
-from migrator.adapters.bricks.far_brick import attribute, entries_of, listed, open_directory, open_root, place_of
-from migrator.adapters.bricks.walker_attributes import ACL_ACCESS, ACL_DEFAULT, GFID, MDATA, parse_mdata
+from migrator.adapters.bricks.far_brick import (
+    ACL_ACCESS,
+    ACL_DEFAULT,
+    GFID,
+    MDATA,
+    attribute,
+    entries_of,
+    listed,
+    open_directory,
+    open_root,
+    parse_mdata,
+    place_of,
+)
 
 _GONE = (errno.ENOENT, errno.ENOTDIR)
 _LINES_AT_ONCE = 500

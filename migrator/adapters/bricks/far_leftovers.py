@@ -16,17 +16,22 @@ import stat
 import sys
 from typing import Any
 
-from migrator.adapters.bricks.far_brick import attribute, entries_of, listed, open_directory, open_root, place_of
-from migrator.adapters.bricks.far_open import OpenFiles, is_held, leases_tell
-from migrator.adapters.bricks.walker_attributes import (
+from migrator.adapters.bricks.far_brick import (
     ABSENT,
     GFID,
     LINKTO,
     MDATA,
+    attribute,
+    entries_of,
     is_carried,
     list_attributes,
+    listed,
+    open_directory,
+    open_root,
     parse_mdata,
+    place_of,
 )
+from migrator.adapters.bricks.far_open import OpenFiles, is_held, leases_tell
 
 _PIECE_BYTES = 1 << 20
 _MIGRATING = stat.S_ISGID | stat.S_ISVTX

@@ -1,11 +1,9 @@
-"""Walks of bricks: the compiled walker, or the Python one, is started on the brick's host, and what it writes read.
+"""Walks of bricks: the compiled program is started on the brick's host, and what it writes read.
 
-Which one depends on the host's architecture alone; both write the same. The program is placed on the host for as long as
-the connection lasts: nothing is installed there.
+It is placed on the host for as long as the connection lasts: nothing is installed there.
 """
 
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Collection, Sequence
 
 from migrator.adapters.bricks.frames import FrameKind, FrameReader, decode_end, decode_hello, decode_problems
 from migrator.domain.brick import Brick
@@ -16,36 +14,23 @@ from migrator.ports.processes import Command, Completed
 
 _STDERR_TAIL_BYTES = 2000
 _NOT_A_BRICK = 3
-"""The walkers' exit code for a path that is no brick's root."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WalkPrograms:
-    """What is placed on hosts. `native` is for hosts of `native_architecture`, as `uname -m` has it; None: there is
-    none. `python` is the walker for every other host, to be run by that host's Python.
-    """
-
-    python: bytes
-    native: bytes | None = None
-    native_architecture: str = ""
+"""The walk's exit code for a path that is no brick's root."""
 
 
 class HostBrickWalks:
-    """The `BrickWalks` port. `pythons` names the interpreter by host where it is not `python3`."""
+    """The `BrickWalks` port. `place` puts the compiled program on a host; it raises HostLost and ToolFailed."""
 
     def __init__(
         self,
         hosts: Hosts,
-        programs: WalkPrograms,
+        place: Callable[[Host], Awaitable[bytes]],
         *,
         names: Collection[str],
-        pythons: Callable[[str], str] = lambda _host: "python3",
         workers: int | None = None,
     ) -> None:
         self._hosts = hosts
-        self._programs = programs
+        self._place = place
         self._names = frozenset(names)
-        self._pythons = pythons
         self._workers = workers
 
     @property
@@ -67,10 +52,16 @@ class HostBrickWalks:
         listener: BrickListener,
         own: bool = False,
     ) -> BrickTotals:
-        """Walk a brick, the whole of it or with `only_trees` these trees and the way to them; with `own` the program's own in the root, too. Raises BrickLost, HostLost, UsageError, and what the listener raises."""
+        """Walk a brick, the whole of it or with `only_trees` these trees and the way to them; with `own` the program's own in the root, too. Raises BrickLost, HostLost, ToolFailed, UsageError, and what the listener raises."""
         host = await self._hosts.reach(brick.host)
-        program = await self._program(host)
-        argv = [*program, b"walk", b"--brick", brick.path, b"--times", b"mdata" if times_from_mdata else b"file"]
+        argv = [
+            await self._place(host),
+            b"walk",
+            b"--brick",
+            brick.path,
+            b"--times",
+            b"mdata" if times_from_mdata else b"file",
+        ]
         if only_trees:
             argv.append(b"--only-trees")
         if own:
@@ -85,20 +76,6 @@ class HostBrickWalks:
             on_stderr=stream.take_stderr,
         )
         return stream.end(completed)
-
-    async def _program(self, host: Host) -> tuple[bytes, ...]:
-        facts = await host.facts()
-        if self._programs.native is not None and facts.architecture == self._programs.native_architecture:
-            return (await host.place("migrator-native", self._programs.native),)
-        name = self._pythons(host.name)
-        python = await host.find(name)
-        if python is None:
-            raise BrickLost(
-                f"host {host.name} has no {name}",
-                cause="its bricks are walked by a program of its architecture, or else by its Python 3",
-                hint=f'install Python 3.9 or later there, or set python in [source.hosts."{host.name}"]',
-            )
-        return (python, b"-IS", await host.place("migrator-walker.py", self._programs.python))
 
 
 class _Stream:
@@ -142,7 +119,7 @@ class _Stream:
         if self._totals is not None or self._greeted == (kind is FrameKind.HELLO):
             raise BrickLost(
                 f"the walk of brick {self._brick.name} sends its frames in the wrong order",
-                cause="the walker on that host is none of this program",
+                cause="another version of migrator placed it on that host",
             )
         match kind:
             case FrameKind.HELLO:

@@ -1,10 +1,9 @@
 """Streams on any host, each confined to its tree."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 
-from migrator.adapters.executors.confining import Confiner, PlaceCompiled
 from migrator.domain.errors import Refused, ToolFailed
 from migrator.domain.paths import show
 from migrator.domain.transfer import ProcessIdentity
@@ -12,15 +11,19 @@ from migrator.ports.hosts import Host, HostLost
 from migrator.ports.processes import Command, Completed, OnOutput
 from migrator.ports.streams import StreamView
 
+PlaceCompiled = Callable[[], Awaitable[bytes]]
+"""Gives the path of the compiled program on a host, placed anew where it is gone with a connection. Raises HostLost and
+ToolFailed."""
+
 _PROBE_TIMEOUT_S = 30.0
 _CONFINED_VIEW = StreamView(source_tree=b"/source", target_tree=b"/target")
 
 
 class HostExecutor:
-    """Runs streams of root in a namespace that holds one tree of each side (see `jail`), on a host where both roots
-    are paths: the source may be a mount or a brick. Programs are paths of that host as well.
+    """Runs streams of root in a namespace that holds one tree of each side (`native/src/confine.c`), on a host where
+    both roots are paths: the source may be a mount or a brick. Programs are paths of that host as well.
 
-    There is no way around the confinement: where it cannot be set up, the stream ends with `jail.SET_UP_FAILED`.
+    There is no way around the confinement: where it cannot be set up, the stream ends with `JAIL_FAILED`.
     Confined streams die with the process that starts programs there (locally with its main thread).
     """
 
@@ -30,20 +33,17 @@ class HostExecutor:
         *,
         source_root: bytes,
         target_root: bytes,
+        compiled: PlaceCompiled,
         grace_s: float = 5.0,
         confined: bool = True,
-        jail_path: bytes | None = None,
-        compiled: PlaceCompiled | None = None,
     ) -> None:
-        """`jail_path` None: the jail is placed there. `compiled`: where there is a program for that machine, its twin.
-        `confined` False is for a host without root.
-        """
+        """`compiled` places the program that confines streams. `confined` False is for a host without root."""
         self._host = host
         self._grace_s = grace_s
         self._confined = confined
         self._source_root = source_root
         self._target_root = target_root
-        self._confiner = Confiner(host, script_path=jail_path, compiled=compiled)
+        self._compiled = compiled
 
     @property
     def host(self) -> str:
@@ -127,7 +127,7 @@ class HostExecutor:
         try:
             await self._host.watch_sync(self._target_root)
         except OSError:
-            return  # the jail says what is wrong with the target, and `sync` raises it
+            return  # the confinement says what is wrong with the target, and `sync` raises it
 
     async def _jailed(
         self, program: bytes, *, source_root: bytes, target_root: bytes, tree: bytes
@@ -140,10 +140,10 @@ class HostExecutor:
                 cause="root alone can read every user's files, and confine a stream to its tree",
                 hint=f'let ssh log in as root: [source.hosts."{self._host.name}"] ssh = "root@{self._host.name}"',
             )
-        prefix = await self._confiner.prefix(facts)
         files = await self._host.files_of(program)
         return (
-            *prefix,
+            await self._compiled(),
+            b"confine",
             b"--parent",
             b"%d" % facts.process_id,
             b"--source-root",

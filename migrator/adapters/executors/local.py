@@ -2,9 +2,7 @@
 
 import os
 
-from migrator.adapters.executors import jail
-from migrator.adapters.executors.confining import PlaceCompiled
-from migrator.adapters.executors.host_executor import HostExecutor
+from migrator.adapters.executors.host_executor import HostExecutor, PlaceCompiled
 from migrator.adapters.executors.local_host import LocalHost
 from migrator.domain.errors import Refused
 from migrator.ports.processes import Processes
@@ -22,23 +20,22 @@ class LocalExecutor(HostExecutor):
         *,
         source_root: bytes,
         target_root: bytes,
+        compiled: PlaceCompiled,
         host: str = "localhost",
         grace_s: float = 5.0,
         confined: bool | None = None,
-        compiled: PlaceCompiled | None = None,
     ) -> None:
-        """`confined` None: as the user demands. Root cannot do without. `compiled`: see `HostExecutor`."""
+        """`confined` None: as the user demands. Root cannot do without."""
         if confined is False and os.geteuid() == 0:
             raise Refused("streams of root are confined to their trees, always")
         confining = os.geteuid() == 0 if confined is None else confined
         super().__init__(
             LocalHost(processes, name=host),
-            # An rsync that confines itself compares resolved paths; the jail resolves nothing below the roots.
+            # An rsync that confines itself compares resolved paths; the confinement resolves nothing below the roots.
             source_root=source_root if confining else os.path.realpath(source_root),
             target_root=target_root if confining else os.path.realpath(target_root),
             grace_s=grace_s,
             confined=confining,
-            jail_path=os.fsencode(jail.__file__),
             compiled=compiled,
         )
 

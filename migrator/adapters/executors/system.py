@@ -2,12 +2,11 @@
 
 import asyncio
 import os
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from migrator.adapters.executors import jail, proc
+from migrator.adapters.executors import proc
 from migrator.domain.errors import Refused
 from migrator.domain.transfer import ProcessIdentity
 from migrator.ports.drivers import DriverView
@@ -20,7 +19,7 @@ _STREAMS = (b"rsync", b"fpart")
 
 class SystemExecutor:
     """Runs drivers as root in a namespace that holds one tree of each side, the installed programs, and the driver's
-    own directory (see `jail`). Without root nothing can be confined, and nothing needs to be.
+    own directory (`native/src/confine.c`). Without root nothing can be confined, and nothing needs to be.
     """
 
     def __init__(
@@ -29,11 +28,12 @@ class SystemExecutor:
         *,
         source_root: bytes,
         target_root: bytes,
+        compiled: bytes,
         host: str = "localhost",
         grace_s: float = 5.0,
         confined: bool | None = None,
     ) -> None:
-        """`confined` None: as the user demands. Root cannot do without."""
+        """`compiled` is the program that confines. `confined` None: as the user demands. Root cannot do without."""
         if confined is False and os.geteuid() == 0:
             raise Refused("drivers of root are confined to their trees, always")
         self._processes = processes
@@ -42,6 +42,7 @@ class SystemExecutor:
         self._confined = os.geteuid() == 0 if confined is None else confined
         self._source_root = source_root
         self._target_root = target_root
+        self._compiled = compiled
 
     @property
     def host(self) -> str:
@@ -97,10 +98,8 @@ class SystemExecutor:
     def _jailed(self, files: Sequence[bytes], tree: bytes, directory: Path) -> tuple[bytes, ...]:
         elsewhere = [path for path in files if not path.startswith(_VISIBLE)]
         return (
-            os.fsencode(sys.executable),
-            b"-I",
-            b"-S",
-            os.fsencode(jail.__file__),
+            self._compiled,
+            b"confine",
             b"--parent",
             b"%d" % os.getpid(),
             b"--source-root",

@@ -16,8 +16,7 @@ BUSY_TIMEOUT_S = 30.0
 
 _WRITES = "ledger_writes"
 _RESTORE = (
-    "restore the newest backup (in backups/ beside it, or ledger.db.*.backup) and run `migrator doctor`; "
-    "the files copied so far are kept"
+    "restore the newest backup (in backups/ beside it) and run `migrator doctor`; the files copied so far are kept"
 )
 _CORRUPT = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT, sqlite3.SQLITE_SCHEMA}
 _BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
@@ -86,7 +85,6 @@ class Database:
         *,
         create: bool = False,
         read_only: bool = False,
-        foreign_keys: bool = True,
         busy_timeout_s: float = BUSY_TIMEOUT_S,
     ) -> None:
         self.file = file
@@ -102,7 +100,7 @@ class Database:
                 if not read_only:
                     connection.execute("PRAGMA journal_mode = WAL")
                     connection.execute("PRAGMA synchronous = FULL")
-                connection.execute(f"PRAGMA foreign_keys = {'ON' if foreign_keys else 'OFF'}")
+                connection.execute("PRAGMA foreign_keys = ON")
             except sqlite3.Error:
                 connection.close()
                 raise

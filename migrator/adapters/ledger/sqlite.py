@@ -4,6 +4,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
+from sqlalchemy import Connection
+
 from migrator.adapters.ledger import tables
 from migrator.adapters.ledger.additions import SqliteAdditions
 from migrator.adapters.ledger.archives import SqliteArchives
@@ -25,14 +27,13 @@ from migrator.adapters.ledger.probes import SqliteProbes
 from migrator.adapters.ledger.records import SqliteEvents, SqliteRuns, SqliteSite
 from migrator.adapters.ledger.releases import SqliteReleases
 from migrator.adapters.ledger.retirements import SqliteRetirements
-from migrator.adapters.ledger.revision import newer_version, revision_of
 from migrator.adapters.ledger.samples import SqliteSamples
 from migrator.adapters.ledger.scans import SqliteScans
 from migrator.adapters.ledger.speed_ups import SqliteSpeedUps
 from migrator.adapters.ledger.target_backups import SqliteTargetBackups
 from migrator.adapters.ledger.trees import SqliteTrees
 from migrator.adapters.ledger.verifications import SqliteVerifications
-from migrator.domain.errors import UsageError
+from migrator.domain.errors import LedgerCorrupt, UsageError
 
 if TYPE_CHECKING:
     from migrator.adapters.ledger.facts import SqliteFacts
@@ -125,11 +126,11 @@ class SqliteLedger:
 def open_ledger(
     file: Path, *, create: bool = False, read_only: bool = False, busy_timeout_s: float = BUSY_TIMEOUT_S
 ) -> SqliteLedger:
-    """Open a ledger, or make it (`create`); an older one is upgraded after a backup beside it.
+    """Open a ledger, or create its tables (`create`).
 
-    `read_only` never blocks a run and works while one goes on; it does not upgrade. Raises UsageError where there is
-    no ledger, or one of a newer version; LedgerCorrupt for a file that is none; LockHeld where another process keeps
-    it locked beyond `busy_timeout_s`.
+    `read_only` never blocks a run and works during one. Raises UsageError for a missing or empty ledger and for one of
+    another schema version; LedgerCorrupt for a file that is no ledger; LockHeld if another process keeps it locked
+    beyond `busy_timeout_s`.
     """
     if not file.exists():
         if not create:
@@ -141,34 +142,47 @@ def open_ledger(
         file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     database = Database(file, create=create, read_only=read_only, busy_timeout_s=busy_timeout_s)
     try:
-        _check_revision(database, create=create)
+        with database.read() as connection:
+            filled = _check_schema(connection, file)
+        if not filled:
+            _fill(database, create=create)
     except BaseException:
         database.close()
         raise
     return SqliteLedger(database)
 
 
-def _check_revision(database: Database, *, create: bool) -> None:
-    file = database.file
-    with database.read() as connection:
-        found = revision_of(connection)
-    if found == tables.HEAD_REVISION:
-        return
-    # Alembic takes longer to load than all the rest of a ledger.
-    from migrator.adapters.ledger.schema import bring_up_to_date, known_revisions  # noqa: PLC0415
-
-    if found is None and not create:
+def _check_schema(connection: Connection, file: Path) -> bool:
+    """Whether the file has the tables of a ledger; False for a file without any table."""
+    if not connection.exec_driver_sql("SELECT count(*) FROM sqlite_schema WHERE type = 'table'").scalar():
+        return False
+    if connection.exec_driver_sql("PRAGMA application_id").scalar() != tables.APPLICATION_ID:
+        raise LedgerCorrupt(
+            f"{file} is an SQLite database, but no ledger of migrator",
+            cause="[site] state_dir names a directory of another program, or a migrator before the first release wrote it",
+            hint="set state_dir in site.toml to a directory of its own and run `migrator init`",
+        )
+    version = connection.exec_driver_sql("PRAGMA user_version").scalar()
+    if version != tables.SCHEMA_VERSION:
         raise UsageError(
-            f"the ledger {file} is empty",
+            f"the ledger {file} has schema version {version}, but this migrator needs version {tables.SCHEMA_VERSION}",
+            cause="another version of migrator wrote it",
+            hint="install the version of migrator that wrote it; do not run `migrator init` over it",
+        )
+    return True
+
+
+def _fill(database: Database, *, create: bool) -> None:
+    """Create all tables in one transaction: a kill in the middle leaves an empty file."""
+    if not create:
+        raise UsageError(
+            f"the ledger {database.file} is empty",
             cause="`migrator init` was interrupted",
             hint="run `migrator init` again",
         )
-    if not database.read_only:
-        bring_up_to_date(file, found=found)
-        return
-    if found is not None and found not in known_revisions():
-        raise newer_version(file, found)
-    raise UsageError(
-        f"the ledger {file} was written by an older version of migrator",
-        hint="run `migrator doctor`: it upgrades the ledger, after a backup beside it",
-    )
+    with database.write() as connection:
+        if _check_schema(connection, database.file):
+            return  # another process was faster
+        tables.metadata.create_all(connection, checkfirst=False)
+        connection.exec_driver_sql(f"PRAGMA application_id = {tables.APPLICATION_ID}")
+        connection.exec_driver_sql(f"PRAGMA user_version = {tables.SCHEMA_VERSION}")

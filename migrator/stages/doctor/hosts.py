@@ -22,7 +22,6 @@ from migrator.ports.processes import Command, Processes
 
 _AT_ONCE = 32
 _VERSION_TIMEOUT_S = 30.0
-_USAGE_EXIT_CODE = 2
 
 
 class LookAtRoots(Protocol):
@@ -40,24 +39,15 @@ class LookAtRoom(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CompiledProgram:
-    """The program that is sent to hosts; `read` is blocking and raises OSError."""
-
-    name: str
-    architecture: str
-    read: Callable[[], bytes]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class HostWorld:
-    """`sections` by the host's name, one entry for each of a section that stands for several. `compiled` is a sentence
-    where there is no compiled program. `volume` is None where the source is no Gluster volume.
+    """`sections` by the host's name, one entry for each of a section that stands for several. `place_native` puts the
+    compiled program on a host; it raises HostLost and ToolFailed. `volume` is None where the source is no Gluster volume.
     """
 
     hosts: Hosts
     sections: Mapping[str, HostSection]
     volume: BrickVolume | None
-    compiled: CompiledProgram | str
+    place_native: Callable[[Host], Awaitable[bytes]]
     look_at_roots: LookAtRoots
     look_at_room: LookAtRoom
 
@@ -150,7 +140,7 @@ async def _sight(
         room=room,
         rsync=None if rsync is None else show(rsync),
         rsync_output=None if rsync is None else await _version(host, rsync),
-        native_problem=await _native_problem(world, host, facts),
+        native_problem=await _native_problem(world, host),
     )
 
 
@@ -183,21 +173,16 @@ async def _version(host: Host, program: bytes) -> bytes | None:
     return completed.stdout if completed.exit_code == 0 else None
 
 
-async def _native_problem(world: HostWorld, host: Host, facts: HostFacts) -> str | None:
+async def _native_problem(world: HostWorld, host: Host) -> str | None:
     """Why the compiled program does not run there; None where it does, which is tried."""
-    compiled = world.compiled
-    if isinstance(compiled, str):
-        return compiled
-    if compiled.architecture != facts.architecture:
-        return f"it is compiled for {compiled.architecture}, and the host is {facts.architecture}"
     try:
-        placed = await host.place(compiled.name, await asyncio.to_thread(compiled.read))
-        completed = await host.processes.run(Command(argv=(placed,), timeout_s=_VERSION_TIMEOUT_S))
+        placed = await world.place_native(host)
+        completed = await host.processes.run(Command(argv=(placed, b"--version"), timeout_s=_VERSION_TIMEOUT_S))
     except HostLost:
         raise
-    except (ToolFailed, OSError) as error:
-        return f"it could not be started: {error}"
-    if completed.exit_code != _USAGE_EXIT_CODE or compiled.name.encode() not in completed.stderr:
+    except ToolFailed as error:
+        return error.message
+    if completed.exit_code != 0:
         said = show(completed.stderr.strip()[-200:])
         return f"it ended with code {completed.exit_code} {said}".rstrip()
     return None

@@ -71,8 +71,7 @@ def _engine(world: DoctorWorld) -> list[Finding]:
             world.find_driver(engine)
         except ToolFailed as error:
             problem = (error.message, error.hint or f"install {engine}, or set [transfer] engine to `auto`")
-    compiled = world.hosts.compiled
-    return check_engine(engine, compiled if isinstance(compiled, str) else None, problem)
+    return check_engine(engine, problem)
 
 
 async def _version_output(world: DoctorWorld, program: str | None) -> bytes | None:

@@ -270,8 +270,6 @@ class Attempt:
             return copied
         command = replace(command, token=self._token)
         start: Start = partial(self._way.executor.execute, command, program=settler.program, tree=self._chunk.tree)
-        if not settler.confined:
-            start = partial(settler.processes.stream, command)
         settled = await self._stream.follow(start, settler.reader(self._work, self._view))
         told = {suspect.path for suspect in settled.suspects}
         suspects = (*settled.suspects, *(suspect for suspect in copied.suspects if suspect.path not in told))

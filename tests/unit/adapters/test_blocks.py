@@ -5,6 +5,7 @@ import struct
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from itertools import accumulate
 from typing import Any
 
 import pyarrow as pa
@@ -12,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from migrator.adapters.bricks import frames, walker_frames
+from migrator.adapters.bricks import frames
 from migrator.adapters.bricks.frames import FrameKind, FrameReader
 from migrator.adapters.catalog.blocks import decode_rows
 from migrator.adapters.catalog.schema import ROW_SCHEMA
@@ -45,33 +46,45 @@ _row = st.tuples(
 _rows = st.lists(_row, min_size=1, max_size=40)
 
 
-class Kept(walker_frames.Output):
-    """Keeps what would go to stdout."""
+def padded(data: bytes) -> bytes:
+    """Filled up with zeros to a multiple of 8 bytes."""
+    return data + bytes(-len(data) % 8)
 
-    def __init__(self) -> None:
-        super().__init__(-1)
-        self.frames: list[tuple[int, bytes]] = []
 
-    def write(self, kind: int, payload: bytes) -> None:
-        self.frames.append((kind, payload))
+def column(code: str, values: Sequence[int]) -> bytes:
+    return padded(struct.pack(f"<{len(values)}{code}", *values))
+
+
+def bitmap(values: Sequence[bool]) -> bytes:
+    """One bit a value, the first one lowest."""
+    bits = sum(1 << index for index, value in enumerate(values) if value)
+    return padded(bits.to_bytes((len(values) + 7) // 8, "little"))
 
 
 def payload_of(rows: Sequence[tuple[Any, ...]]) -> bytes:
-    """As the Python walker writes it; the contract suite shows that the compiled one writes the same."""
-    output = Kept()
-    columns = walker_frames.Rows(output, walker_frames.ROWS, len(rows))
-    for row in rows:
-        columns.add(row)
-    ((kind, payload),) = output.frames
-    assert kind == FrameKind.ROWS
-    return payload
+    """As the walker writes it: type, seven 64-bit and eight 32-bit numbers, path, gfid, target, digest."""
+    columns = list(zip(*rows, strict=True))
+    types, wide, narrow, variable = columns[0], columns[1:8], columns[8:16], columns[16:20]
+    tree, nlink, gfids, targets, digests = narrow[7], narrow[3], *variable[1:]
+    pieces = [struct.pack("<5Q", len(types), *(sum(len(value) for value in values if value) for values in variable))]
+    pieces += [column("Q" if index >= 5 else "q", values) for index, values in enumerate(wide)]
+    pieces += [column("I" if index in {0, 1, 3} else "i", values) for index, values in enumerate(narrow)]
+    pieces.append(padded(bytes(types)))
+    pieces.append(bitmap([number >= 0 for number in tree]))
+    pieces.append(bitmap([value is not None for value in gfids]))
+    pieces.append(bitmap([count > 1 and kind != 1 for count, kind in zip(nlink, types, strict=True)]))
+    pieces += [bitmap([value is not None for value in values]) for values in (targets, digests)]
+    for values in variable:
+        held = [value or b"" for value in values]
+        pieces += [column("i", [0, *accumulate(map(len, held))]), padded(b"".join(held))]
+    return b"".join(pieces)
 
 
 def decoded(payload: bytes) -> pa.RecordBatch:
     return decode_rows(memoryview(payload), trees=TREES, brick="host:/brick", dev=2**64 - 1)
 
 
-def frame(kind: int, payload: bytes, *, magic: int = walker_frames.MAGIC, length: int | None = None) -> bytes:
+def frame(kind: int, payload: bytes, *, magic: int = 0x57474D31, length: int | None = None) -> bytes:
     return struct.pack("<IIQ", magic, kind, len(payload) if length is None else length) + payload
 
 
@@ -187,12 +200,11 @@ def test_a_stream_that_ends_within_a_frame_is_not_whole(end: int) -> None:
     )
 )
 def test_problems_are_read_as_they_were_written(problems: list[tuple[bytes, str, int, str, int]]) -> None:
-    output = Kept()
-    waiting = walker_frames.Problems(output)
+    payload = struct.pack("<Q", len(problems))
     for path, operation, number, reason, kind in problems:
-        waiting.add(path, operation, number, reason, kind=kind)
-    waiting.flush()
-    for kind, found in enumerate(frames.decode_problems(memoryview(output.frames[0][1]))):
+        words = (path, operation.encode(), reason.encode())
+        payload += struct.pack("<Iiiii", kind, number, *map(len, words)) + b"".join(words)
+    for kind, found in enumerate(frames.decode_problems(memoryview(payload))):
         assert [(one.path, one.operation, one.errno or 0, one.reason) for one in found] == [
             (path, operation, number, reason) for path, operation, number, reason, one in problems if one == kind
         ]

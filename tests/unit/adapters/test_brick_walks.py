@@ -4,17 +4,17 @@ import asyncio
 import struct
 import uuid
 from collections.abc import Callable, Sequence
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from migrator.adapters.bricks.walks import HostBrickWalks, WalkPrograms
+from migrator.adapters.bricks.walks import HostBrickWalks
 from migrator.domain.brick import Brick
 from migrator.domain.errors import MigratorError
 from migrator.domain.scan import ScanProblem
 from migrator.domain.transfer import ProcessIdentity
-from migrator.ports.bricks import BrickHello, BrickLost
+from migrator.ports.bricks import BrickHello
+from migrator.ports.hosts import Host
 from migrator.ports.processes import Command, Completed, OnOutput
 
 VOLUME = uuid.UUID("f9855758-fe85-4982-b480-bec8dcb39254")
@@ -47,15 +47,12 @@ class Said:
         exit_code: int = 0,
         stderr: bytes = b"",
         piece_bytes: int = 7,
-        python: bytes | None = b"/p",
     ) -> None:
         self._output = output
         self._end = Completed(exit_code=exit_code, stdout=b"", stderr=b"", timed_out=False)
         self._stderr = stderr
         self._piece_bytes = piece_bytes
-        self._python = python
         self.commands: list[Command] = []
-        self.placed: list[tuple[str, bytes]] = []
         self.processes = self
 
     async def reach(self, name: str) -> "Said":
@@ -64,17 +61,6 @@ class Said:
 
     async def close(self) -> None:
         """Nothing is open."""
-
-    async def facts(self) -> Any:
-        return SimpleNamespace(architecture="x86_64")
-
-    async def find(self, program: str) -> bytes | None:
-        assert program == "python3"
-        return self._python
-
-    async def place(self, name: str, content: bytes) -> bytes:
-        self.placed.append((name, content))
-        return b"/placed/" + name.encode()
 
     async def stream(
         self,
@@ -114,9 +100,12 @@ class Heard:
         self.calls.append([[found.path for found in some] for some in (problems, to_ask, strange)])
 
 
-def walk(host: Said, heard: Heard | None = None, *, native: str = "x86_64", only_trees: bool = False) -> Any:
-    programs = WalkPrograms(python=b"python walker", native=b"native walker", native_architecture=native)
-    walks = HostBrickWalks(host, programs, names=["h1"])  # type: ignore[arg-type]
+async def place(host: Host) -> bytes:
+    return b"/placed/on " + host.name.encode()
+
+
+def walk(host: Said, heard: Heard | None = None, *, only_trees: bool = False) -> Any:
+    walks = HostBrickWalks(host, place, names=["h1"])  # type: ignore[arg-type]
     listener = heard or Heard()
     walking = walks.walk(BRICK, trees=[b"a", b"b\n"], only_trees=only_trees, times_from_mdata=True, listener=listener)
     return asyncio.run(walking)
@@ -136,23 +125,16 @@ def test_everything_is_handed_out_in_order_however_it_is_cut(piece_bytes: int) -
     assert (totals.ask_the_mount, totals.strange) == (1, 1)
 
 
-def test_the_compiled_walker_runs_on_hosts_of_its_kind_and_python_on_others() -> None:
+def test_the_compiled_program_is_placed_on_the_host_and_told_what_to_walk() -> None:
     host = Said(STREAM)
     walk(host)
-    assert host.placed == [("migrator-native", b"native walker")]
-    assert host.commands[0].argv == (b"/placed/migrator-native", b"walk", b"--brick", b"/srv/b1", b"--times", b"mdata")
+    assert host.commands[0].argv == (b"/placed/on h1", b"walk", b"--brick", b"/srv/b1", b"--times", b"mdata")
     assert host.commands[0].stdin == b"a\0b\n\0"
     assert host.commands[0].timeout_s is None
     host = Said(STREAM)
     walk(host, only_trees=True)
     assert host.commands[0].argv[-2:] == (b"mdata", b"--only-trees")
     assert host.commands[0].stdin == b"a\0b\n\0"
-    host = Said(STREAM)
-    walk(host, native="aarch64")
-    assert host.placed == [("migrator-walker.py", b"python walker")]
-    assert host.commands[0].argv[:4] == (b"/p", b"-IS", b"/placed/migrator-walker.py", b"walk")
-    with pytest.raises(BrickLost, match="has no python3"):
-        walk(Said(STREAM, python=None), native="aarch64")
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 
 from migrator.adapters.benchmarks import hosts, tree_timing
 from migrator.adapters.bricks import asking as bricks_asking
-from migrator.adapters.bricks import new_places, places, walker_attributes, walker_program
+from migrator.adapters.bricks import far_brick, new_places, places
 from migrator.adapters.executors import far_bundle, host_room, host_roots
 from migrator.adapters.far_source import far_argv
 from migrator.adapters.filesystems import xattrs
@@ -22,13 +22,11 @@ _LONGEST_ARGUMENT_BYTES = 32 * 4096
 """MAX_ARG_STRLEN of Linux: what one argument may have."""
 
 
-PLACED_BY_THEMSELVES = ("jail.py", "settle_times.py")
 MODULES = [
     (package, file.name)
-    for package in (f"{ADAPTERS}.{name}" for name in ("benchmarks", "bricks", "engines", "executors", "writers"))
+    for package in (f"{ADAPTERS}.{name}" for name in ("benchmarks", "bricks", "executors", "writers"))
     for file in sorted(resources.files(package).iterdir(), key=lambda one: one.name)
-    if file.name.startswith(("far_", "walker")) or file.name in PLACED_BY_THEMSELVES
-    if file.name != "far_bundle.py"  # which sends the others
+    if file.name.startswith("far_") and file.name != "far_bundle.py"  # which sends the others
 ]
 
 
@@ -64,9 +62,9 @@ def test_what_is_sent_as_an_argument_fits_into_one(name: str) -> None:
     assert len(ARGUMENTS[name]) < _LONGEST_ARGUMENT_BYTES
 
 
-@pytest.mark.parametrize("name", [*ARGUMENTS, "far end", "walker"])
+@pytest.mark.parametrize("name", [*ARGUMENTS, "far end"])
 def test_every_source_is_ascii_and_an_old_python_takes_it(name: str) -> None:
-    sources = {**ARGUMENTS, "far end": far_bundle.bundle(lease_s=1.0, grace_s=1.0), "walker": walker_program()}
+    sources = {**ARGUMENTS, "far end": far_bundle.bundle(lease_s=1.0, grace_s=1.0)}
     ast.parse(sources[name].decode("ascii"), feature_version=(3, 9))
 
 
@@ -86,4 +84,4 @@ def test_a_script_runs_alone_and_looks_at_nothing_that_is_no_brick_of_the_volume
 
 
 def test_what_is_somebodys_data_is_the_same_on_a_brick_as_on_a_mount() -> None:
-    assert walker_attributes.INTERNAL_PREFIXES == xattrs._INTERNAL_PREFIXES
+    assert far_brick.INTERNAL_PREFIXES == xattrs._INTERNAL_PREFIXES

@@ -1,7 +1,7 @@
 """The tables of the ledger. Units stand in the names of columns; paths are BLOBs; times are seconds since the epoch.
 
 There is no row per file here (that is the catalog's part), except for files that need attention.
-A change needs a revision in `migrations/versions`; a test compares both.
+Before the first release the tables are the schema: a change raises `SCHEMA_VERSION`, and a ledger of another version is refused.
 """
 
 from migrator.adapters.ledger.tables.benchmarking import benchmark_measurements, benchmarks
@@ -34,7 +34,8 @@ from migrator.adapters.ledger.tables.transferring import (
 from migrator.adapters.ledger.tables.verifying import verifications
 
 __all__ = [
-    "HEAD_REVISION",
+    "APPLICATION_ID",
+    "SCHEMA_VERSION",
     "UNFINISHED",
     "addition_samples",
     "addition_steps",
@@ -78,5 +79,7 @@ __all__ = [
     "verifications",
 ]
 
-HEAD_REVISION = "0001"
-"""The revision that this code reads and writes; a test compares it with the newest file in `migrations/versions`."""
+APPLICATION_ID = 0x4D494752
+"""Marks an SQLite file as a ledger ("MIGR"), in `PRAGMA application_id`."""
+SCHEMA_VERSION = 1
+"""The schema that this code reads and writes, in `PRAGMA user_version`; raise it with every change of the tables."""

@@ -1,15 +1,16 @@
 /* `migrator-native confine`: runs one program in a mount namespace that holds one tree of the source, one of the target,
  * and nothing else.
  *
- *     confine [--source-root R] [--target-root R] [--tree T] [--file F ...] [--parent PID] -- PROGRAM ARG...
- *
- * The twin of migrator/adapters/executors/jail.py, for hosts that can run it: what the program sees, how it ends and what
- * is said are the same, and one suite of tests holds for both (tests/contracts/test_jails.py). Starting an interpreter
- * costs more than the stream of a chunk of small files. What scripts need (--system) is the other one's alone.
+ *     confine [--source-root R] [--target-root R] [--tree T] [--file F ...] [--parent PID] [--system D] -- PROGRAM ARG...
  *
  * As root. PROGRAM sees `R/T` of the source at /source, read-only, `R/T` of the target at /target, and each F (itself, its
  * loader, its libraries) read-only under its own path; /dev/null and /dev/urandom, no /proc, no network, no other process.
  * With this process, or with the one of --parent, everything in it dies.
+ *
+ * With --system D, for scripts that need a shell and other programs, PROGRAM also sees the installed programs and their
+ * libraries (/usr, /bin, /lib, ...), read-only; a /proc of its own processes alone, read-only; an empty /tmp; and D,
+ * writable, at /work. This ends when PROGRAM and everything that it has started has ended, as PROGRAM did; with 128 and
+ * the signal's number if a signal ended it.
  *
  * It ends as PROGRAM does; with 125 where the confinement could not be set up, and one line on standard error:
  * `migrator-jail: STEP: ERRNO: TEXT: REASON`.
@@ -78,13 +79,13 @@ static void take(struct request *request, const char *option, const char *value)
     else if (strcmp(option, "--parent") == 0)
         request->parent_pid = process_number(value);
     else if (strcmp(option, "--system") == 0)
-        refuse(STEP_USAGE, 0, "scripts are confined by jail.py");
+        request->work = value;
     else
         refuse(STEP_USAGE, 0, "an unknown option");
 }
 
 static struct request requested(int argc, char **argv) {
-    struct request request = {.source_root = "", .target_root = "", .tree = ""};
+    struct request request = {.source_root = "", .target_root = "", .tree = "", .work = ""};
     request.files = calloc((size_t)argc, sizeof *request.files);
     if (request.files == NULL)
         refuse(STEP_NAMESPACE, ENOMEM, "the command line");
@@ -148,6 +149,21 @@ static void drop_privileges(void) {
         refuse(STEP_NAMESPACE, errno, "no_new_privs");
 }
 
+static void end_all(int number) { kill(-1, number); }
+
+/* Be the first process of the namespace: it inherits and reaps what others leave, and with it all of them end. So it stays
+ * until the last one has ended, and hands on the signals that ask it to end. */
+static _Noreturn void attend(pid_t program) {
+    int result = SET_UP_FAILED;
+    int status;
+    pid_t ended;
+    on_ending(end_all);
+    while ((ended = wait(&status)) >= 0 || errno == EINTR)
+        if (ended == program)
+            result = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    _exit(result);
+}
+
 static _Noreturn void be_confined(const struct request *request, int alive) {
     struct pollfd parent = {.fd = alive};
     die_with_parent();
@@ -156,6 +172,13 @@ static _Noreturn void be_confined(const struct request *request, int alive) {
     build_root(request);
     drop_privileges();
     on_ending(SIG_DFL);
+    if (*request->work != '\0') {
+        pid_t program = fork();
+        if (program < 0)
+            refuse(STEP_NAMESPACE, errno, "fork");
+        if (program > 0)
+            attend(program);
+    }
     execv(request->argv[0], request->argv);
     refuse(STEP_PROGRAM, errno, "the program cannot be started");
 }

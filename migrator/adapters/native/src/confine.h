@@ -10,13 +10,14 @@ struct request {
     const char *source_root;
     const char *target_root;
     const char *tree;
+    const char *work;
     const char **files;
     size_t file_count;
     uint64_t parent_pid;
     char **argv;
 };
 
-/* The words of migrator/adapters/executors/jail.py; migrator/decide/jail_outcome.py judges by them. */
+/* migrator/decide/jail_outcome.py judges by these words. */
 #define STEP_USAGE "usage"
 #define STEP_NAMESPACE "namespace"
 #define STEP_SOURCE_ROOT "source-root"

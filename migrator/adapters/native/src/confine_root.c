@@ -1,4 +1,5 @@
-/* The root of a confined program: a small tmpfs with the trees, the program's files and two devices bound into it.
+/* The root of a confined program: a small tmpfs with the trees, the program's files and two devices bound into it, and
+ * for scripts the installed programs.
  *
  * What lies in a tree belongs to users, who may swap its parts at any time: the trees are opened component by component
  * without following a symlink, and bound through the descriptors. A component that is swapped meanwhile fails. */
@@ -6,6 +7,7 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,6 +33,21 @@ static const char *const STAGING_DIRECTORIES[] = {"/tmp", "/run", "/mnt", "/var"
 /* Without random numbers rsync 3.5.0 gives its temporary files the same names every time. */
 static const char *const DEVICES[] = {"/dev/null", "/dev/urandom"};
 #define DEVICE_COUNT (sizeof DEVICES / sizeof *DEVICES)
+
+/* Programs and their libraries, as far as there are such directories: nothing of the machine's settings and secrets. */
+static const char *const SYSTEM[] = {"/usr",   "/bin",    "/sbin",             "/lib",     "/lib32",
+                                     "/lib64", "/libx32", "/etc/alternatives", "/etc/perl"};
+#define SYSTEM_COUNT (sizeof SYSTEM / sizeof *SYSTEM)
+#define LOADER_CACHE "/etc/ld.so.cache"
+#define TEMPORARY_OPTIONS "size=256m,mode=1777"
+
+/* What a script needs of the machine. A descriptor is -1 and a link NULL if the machine has none. */
+struct system {
+    int work;
+    int directories[SYSTEM_COUNT];
+    char *links[SYSTEM_COUNT];
+    int loader_cache;
+};
 
 static void mount_or_refuse(const char *what, const char *place, const char *kind, unsigned long flags, const char *options) {
     if (mount(what, place, kind, flags, options) < 0)
@@ -108,14 +125,6 @@ static void bind_opened(int fd, const char *place, unsigned long flags) {
     close(fd);
 }
 
-static void bind_tree(int fd, const char *staging, const char *name, unsigned long flags) {
-    char *place = below(staging, name);
-    if (mkdir(place, 0700) < 0)
-        refuse(STEP_NAMESPACE, errno, NOT_BUILT);
-    bind_opened(fd, place, flags);
-    free(place);
-}
-
 static void make_parents(char *place, size_t begin) {
     for (char *slash = strchr(place + begin, '/'); slash != NULL; slash = strchr(slash + 1, '/')) {
         *slash = '\0';
@@ -123,6 +132,27 @@ static void make_parents(char *place, size_t begin) {
             refuse(STEP_NAMESPACE, errno, NOT_BUILT);
         *slash = '/';
     }
+}
+
+/* An empty directory below the new root; its path, to be freed. */
+static char *make_directory(const char *staging, const char *path) {
+    char *place = below(staging, path);
+    make_parents(place, strlen(staging) + 1);
+    if (mkdir(place, 0700) < 0)
+        refuse(STEP_NAMESPACE, errno, NOT_BUILT);
+    return place;
+}
+
+static void bind_directory(int fd, const char *staging, const char *path, unsigned long flags) {
+    char *place = make_directory(staging, path);
+    bind_opened(fd, place, flags);
+    free(place);
+}
+
+static void mount_new(const char *kind, const char *staging, const char *path, unsigned long flags, const char *options) {
+    char *place = make_directory(staging, path);
+    mount_or_refuse(kind, place, kind, flags, options);
+    free(place);
 }
 
 static void bind_file(int fd, const char *staging, const char *path, unsigned long flags) {
@@ -134,6 +164,54 @@ static void bind_file(int fd, const char *staging, const char *path, unsigned lo
     close(made);
     bind_opened(fd, place, MS_RDONLY | MS_NOSUID | flags);
     free(place);
+}
+
+static char *link_at(const char *path) {
+    char target[PATH_MAX];
+    ssize_t length = readlink(path, target, sizeof target);
+    char *kept = length < 0 ? NULL : strndup(target, (size_t)length);
+    if (kept == NULL)
+        refuse(STEP_NAMESPACE, errno, NOT_BUILT);
+    return kept;
+}
+
+/* Open what a script needs, before the staging directory is covered. */
+static struct system open_system(const char *work) {
+    struct system system = {.work = open_tree_of(work, "", STEP_NAMESPACE, STEP_NAMESPACE), .loader_cache = -1};
+    struct stat seen;
+    for (size_t at = 0; at < SYSTEM_COUNT; at++) {
+        system.directories[at] = -1;
+        if (lstat(SYSTEM[at], &seen) < 0)
+            continue;
+        if (S_ISLNK(seen.st_mode))
+            system.links[at] = link_at(SYSTEM[at]);
+        else if (S_ISDIR(seen.st_mode))
+            system.directories[at] = open_tree_of(SYSTEM[at], "", STEP_NAMESPACE, STEP_NAMESPACE);
+    }
+    if (stat(LOADER_CACHE, &seen) == 0 && S_ISREG(seen.st_mode))
+        system.loader_cache = open_file(LOADER_CACHE);
+    return system;
+}
+
+static void build_system(struct system *system, const char *staging) {
+    for (size_t at = 0; at < SYSTEM_COUNT; at++) {
+        if (system->links[at] != NULL) {
+            char *place = below(staging, SYSTEM[at]);
+            make_parents(place, strlen(staging) + 1);
+            if (symlink(system->links[at], place) < 0)
+                refuse(STEP_NAMESPACE, errno, NOT_BUILT);
+            free(place);
+            free(system->links[at]);
+        }
+        if (system->directories[at] >= 0)
+            bind_directory(system->directories[at], staging, SYSTEM[at], MS_RDONLY | MS_NOSUID | MS_NODEV);
+    }
+    if (system->loader_cache >= 0)
+        bind_file(system->loader_cache, staging, LOADER_CACHE, MS_NODEV | MS_NOEXEC);
+    bind_directory(system->work, staging, "/work", EVERYWHERE);
+    mount_new("tmpfs", staging, "/tmp", EVERYWHERE, TEMPORARY_OPTIONS);
+    /* This process is the first of the new pid namespace already: that is the one that is shown. */
+    mount_new("proc", staging, "/proc", EVERYWHERE | MS_RDONLY, NULL);
 }
 
 static void check_read_only(const char *place) {
@@ -159,8 +237,10 @@ static void enter_root(const char *staging) {
 void build_root(const struct request *request) {
     bool with_source = *request->source_root != '\0';
     bool with_target = *request->target_root != '\0';
+    bool with_system = *request->work != '\0';
     int source = -1;
     int target = -1;
+    struct system system;
     int devices[DEVICE_COUNT];
     int *files = calloc(request->file_count + 1, sizeof *files);
     if (files == NULL)
@@ -175,12 +255,16 @@ void build_root(const struct request *request) {
         files[at] = open_file(request->files[at]);
     for (size_t at = 0; at < DEVICE_COUNT; at++)
         devices[at] = open_device(DEVICES[at]);
+    if (with_system)
+        system = open_system(request->work);
     const char *staging = staging_directory();
     mount_or_refuse("tmpfs", staging, "tmpfs", EVERYWHERE, TMPFS_OPTIONS);
     if (with_source)
-        bind_tree(source, staging, "source", MS_RDONLY | EVERYWHERE);
+        bind_directory(source, staging, "source", MS_RDONLY | EVERYWHERE);
     if (with_target)
-        bind_tree(target, staging, "target", EVERYWHERE);
+        bind_directory(target, staging, "target", EVERYWHERE);
+    if (with_system)
+        build_system(&system, staging);
     for (size_t at = 0; at < request->file_count; at++)
         bind_file(files[at], staging, request->files[at], MS_NODEV);
     for (size_t at = 0; at < DEVICE_COUNT; at++)
@@ -191,4 +275,8 @@ void build_root(const struct request *request) {
     check_read_only("/");
     if (with_source)
         check_read_only("/source");
+    if (with_system) {
+        check_read_only("/usr");
+        check_read_only("/proc");
+    }
 }
