@@ -1,23 +1,27 @@
 """Benchmarks on directories of this machine: real hosts, a real ledger, and what tests change on the way."""
 
 import asyncio
+import secrets
 import shutil
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
-from migrator.adapters.benchmarks.hosts import HostWorkloads
+from msgspec import structs
+
 from migrator.adapters.executors.local_host import LocalHost
 from migrator.adapters.ledger.locks import FlockLocks
 from migrator.adapters.ledger.sqlite import SqliteLedger
-from migrator.domain.benchmark import Background, Place, Step
-from migrator.ports.benchmarks import RootSeen, StepSeen, WorkDirectory
+from migrator.bootstrap.benchmarking import benchmark_script
+from migrator.domain.benchmark import HostRun, Place, Step
 from migrator.ports.hosts import Host
+from migrator.stages.benchmark_hosts import HostWorkloads, RootSeen, WorkDirectory
 from migrator.stages.benchmarks import BenchmarkWorld
 from tests.fakes import FakeProgress
 from tests.scan_site import WallClock
 
-TOKEN = "f00dbabe" * 4
+TOKEN = secrets.token_hex(16)
+"""Of this process alone: what carries it is ended."""
 OPTIONAL = ("mdtest", "ior")
 
 
@@ -41,7 +45,7 @@ class TestedWorkloads(HostWorkloads):
     __test__ = False
 
     def __init__(self, *, really_drop: bool = False) -> None:
-        super().__init__(LocalHosts())
+        super().__init__(LocalHosts(), benchmark_script)
         self.really_drop = really_drop
         self.dropped = True
         # Where they are installed they run.
@@ -53,13 +57,10 @@ class TestedWorkloads(HostWorkloads):
 
     async def look(self, host: str, root: bytes, programs: Collection[str]) -> RootSeen:
         seen = await super().look(host, root, programs)
-        return self.change(replace(seen, programs=seen.programs - self.missing))
+        return self.change(structs.replace(seen, programs=seen.programs - self.missing))
 
-    async def drop_caches(self, directory: WorkDirectory, programs: Collection[str]) -> bool:
-        return await super().drop_caches(directory, programs) if self.really_drop else self.dropped
-
-    async def background(self, host: str, span_s: float) -> Background:
-        return await super().background(host, span_s)
+    async def drop_caches(self, directory: WorkDirectory, step: Step) -> bool:
+        return await super().drop_caches(directory, step) if self.really_drop else self.dropped
 
     async def remove(self, directory: WorkDirectory) -> None:
         self.removing()
@@ -69,7 +70,7 @@ class TestedWorkloads(HostWorkloads):
 
     async def perform(
         self, directory: WorkDirectory, step: Step, *, seed: int, start_at_s: float | None, token: str
-    ) -> StepSeen:
+    ) -> HostRun:
         self.before(directory, step)
         self.starts.append((directory.host, step.name, start_at_s))
         return await super().perform(directory, step, seed=seed, start_at_s=start_at_s, token=token)

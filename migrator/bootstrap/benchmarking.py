@@ -5,11 +5,12 @@ import os
 import secrets
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from functools import cache
 
-from migrator.adapters.benchmarks.hosts import HostWorkloads
 from migrator.adapters.executors.host_roots import look_at_roots
 from migrator.adapters.executors.local_host import LocalHost
 from migrator.adapters.executors.site_hosts import SiteHosts, names
+from migrator.adapters.far_source import far_argv, far_source
 from migrator.adapters.ledger.sqlite import SqliteLedger
 from migrator.bootstrap import Wiring
 from migrator.bootstrap.hosts import reached
@@ -21,6 +22,7 @@ from migrator.domain.paths import show
 from migrator.domain.site import MountIdentity
 from migrator.ports.hosts import Host
 from migrator.ports.progress import Progress
+from migrator.stages.benchmark_hosts import HostWorkloads
 from migrator.stages.benchmarks import BenchmarkWorld
 
 THIS_HOST = "localhost"
@@ -45,6 +47,12 @@ class _Hosts:
         await asyncio.gather(self._site.close(), self._local.close())
 
 
+@cache
+def benchmark_script(python: bytes) -> tuple[bytes, ...]:
+    """What the script of benchmarks is called by on a host with this Python."""
+    return far_argv(python, far_source("migrator.adapters.benchmarks", ("far_bench",)))
+
+
 @asynccontextmanager
 async def benchmark_world(wiring: Wiring, ledger: SqliteLedger, progress: Progress) -> AsyncIterator[BenchmarkWorld]:
     """The ports of benchmarks, for the length of the block. Raises UsageError."""
@@ -52,7 +60,7 @@ async def benchmark_world(wiring: Wiring, ledger: SqliteLedger, progress: Progre
         hosts = _Hosts(site_hosts, LocalHost(wiring.processes))
         try:
             yield BenchmarkWorld(
-                workloads=HostWorkloads(hosts),
+                workloads=HostWorkloads(hosts, benchmark_script),
                 records=ledger.benchmarks,
                 locks=wiring.locks(),
                 progress=progress,

@@ -3,11 +3,16 @@
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from migrator import bootstrap
+from migrator.adapters.output.benchmark_document import (
+    cleaning_document,
+    comparison_document,
+    listing_document,
+    summary_document,
+)
 from migrator.adapters.output.progress import open_progress
 from migrator.bootstrap.benchmarking import SOURCE, TARGET, THIS_HOST, benchmark_world, host_names, place_of
 from migrator.cli.context import open_site, run_to_end, verb
@@ -16,25 +21,23 @@ from migrator.cli.options import Figure
 from migrator.cli.present import present
 from migrator.decide.benchmark_comparison import SuiteComparison, compare
 from migrator.decide.benchmark_suites import suite
-from migrator.domain.benchmark import BenchmarkRecord, Place, SuiteName
-from migrator.domain.benchmark_run import (
+from migrator.domain.benchmark import (
     DEFAULT_RUNS,
     DEFAULT_SCALE,
     DEFAULT_WATCH_S,
     BenchmarkListing,
+    BenchmarkRecord,
     BenchmarkRequest,
     BenchmarkResult,
     BenchmarkSummary,
     Cleaning,
-    SuiteFacts,
+    Place,
+    SuiteName,
 )
 from migrator.domain.errors import ExitCode, MigratorError, UsageError
 from migrator.ports.benchmarks import BenchmarkRecords
 from migrator.ports.progress import Progress
 from migrator.stages.benchmarks import clean_up, run_benchmarks
-
-if TYPE_CHECKING:
-    from migrator.adapters.output.document import Document
 
 _on = click.option(
     "--on",
@@ -105,9 +108,9 @@ def run_command(
     accept_unknown_inodes: bool,
     dry_run: bool,
 ) -> ExitCode:
-    """Run suites, the file systems in turn, and print what they say.
+    """Run suites on file systems in turn, and print the figures.
 
-    Works in .migrator-bench in the root of each file system and removes that again. What is measured is written down.
+    Works in .migrator-bench in the root of each file system, and removes that at the end. The ledger keeps the figures.
     """
     site = open_site(invocation)
     wiring = bootstrap.Wiring(site)
@@ -133,7 +136,7 @@ def run_command(
 
         with open_progress(sys.stderr, wiring.clock) as shown:
             summary = run_to_end(work(shown), when_interrupted="what was measured is kept; the next call begins anew")
-    present(invocation, summary, _summary_document)
+    present(invocation, summary, summary_document)
     return summary.exit_code
 
 
@@ -152,20 +155,10 @@ def list_command(invocation: Invocation, *, scale: float) -> ExitCode:
             records = tuple(ledger.benchmarks.all())
     listing = BenchmarkListing(
         scale=scale,
-        suites=tuple(
-            SuiteFacts(
-                name=name,
-                title=planned.title,
-                sizes=planned.sizes,
-                need_bytes=planned.need_bytes,
-                need_inodes=planned.need_inodes,
-            )
-            for name in SuiteName
-            for planned in (suite(name, scale),)
-        ),
+        suites=tuple(suite(name, scale) for name in SuiteName),
         benchmarks=records,
     )
-    present(invocation, listing, _listing_document)
+    present(invocation, listing, listing_document)
     return ExitCode.DONE
 
 
@@ -183,16 +176,16 @@ def list_command(invocation: Invocation, *, scale: float) -> ExitCode:
 def compare_command(
     invocation: Invocation, *, numbers: Sequence[int], suites: Sequence[str], html: Path | None
 ) -> ExitCode:
-    """File systems beside each other, and beside published figures: which differences are beyond the noise.
+    """Compare file systems with each other and with published figures.
 
-    Without numbers, the newest benchmark of each suite that was measured. Numbers are those of `bench list`.
+    `bench list` has the numbers. Without any: the newest benchmark of each suite that was measured.
     """
     with bootstrap.Wiring(open_site(invocation)).ledger(read_only=True) as ledger:
         results = _chosen(ledger.benchmarks, numbers, suites)
     comparisons = compare(results)
     if html is not None:
         _write(html, comparisons)
-    present(invocation, comparisons, _comparison_document)
+    present(invocation, comparisons, comparison_document)
     return ExitCode.DONE
 
 
@@ -200,10 +193,10 @@ def compare_command(
 @_on
 @verb
 def clean_command(invocation: Invocation, *, words: Sequence[str]) -> ExitCode:
-    """Take away what killed benchmarks of this site have left, wherever they were.
+    """Remove what killed benchmarks of this site have left, wherever they were.
 
-    `bench run` does so too, before it begins. Source and target are looked at, or what --on names, and besides wherever a
-    benchmark was at work that did not come to its end.
+    `bench run` does so too, before it begins. It searches source and target, or what --on names, and the file systems of every
+    benchmark that did not finish.
     """
     wiring = bootstrap.Wiring(open_site(invocation))
     places = _places(wiring, words or (SOURCE, TARGET))
@@ -215,7 +208,7 @@ def clean_command(invocation: Invocation, *, words: Sequence[str]) -> ExitCode:
 
         with open_progress(sys.stderr, wiring.clock) as shown:
             cleaning = run_to_end(work(shown), when_interrupted="the same command goes on where it was")
-    present(invocation, cleaning, _cleaning_document)
+    present(invocation, cleaning, cleaning_document)
     return cleaning.exit_code
 
 
@@ -245,34 +238,9 @@ def _chosen(records: BenchmarkRecords, numbers: Sequence[int], suites: Sequence[
 
 def _write(file: Path, comparisons: Sequence[SuiteComparison]) -> None:
     # With its template engine, the form that takes the longest to load; only this option asks for it.
-    from migrator.adapters.output.benchmark_document import comparison_document  # noqa: PLC0415
     from migrator.adapters.output.html import to_html  # noqa: PLC0415
 
     try:
         file.write_text(to_html(comparison_document(comparisons, charts=True)), encoding="utf-8")
     except OSError as error:
         raise MigratorError(f"{file} cannot be written: {error.strerror}", hint="name another file") from error
-
-
-def _summary_document(summary: BenchmarkSummary) -> "Document":
-    from migrator.adapters.output.benchmark_calls import summary_document  # noqa: PLC0415
-
-    return summary_document(summary)
-
-
-def _listing_document(listing: BenchmarkListing) -> "Document":
-    from migrator.adapters.output.benchmark_calls import listing_document  # noqa: PLC0415
-
-    return listing_document(listing)
-
-
-def _comparison_document(comparisons: Sequence[SuiteComparison]) -> "Document":
-    from migrator.adapters.output.benchmark_document import comparison_document  # noqa: PLC0415
-
-    return comparison_document(comparisons)
-
-
-def _cleaning_document(cleaning: Cleaning) -> "Document":
-    from migrator.adapters.output.benchmark_calls import cleaning_document  # noqa: PLC0415
-
-    return cleaning_document(cleaning)

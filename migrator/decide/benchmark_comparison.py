@@ -1,27 +1,32 @@
-"""What benchmarks say of file systems beside each other, and beside what others have published."""
+"""What benchmarks say of file systems beside each other, and beside what others have published. Pure."""
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from statistics import harmonic_mean
+from statistics import median
 
-from migrator.decide.benchmark_cautions import SideFigure, cautions
-from migrator.decide.benchmark_statistics import Factor, Series, paired_factor, series, unpaired_factor
 from migrator.decide.benchmark_suites import suite
-from migrator.domain.benchmark import Step, SuiteName, Unit
-from migrator.domain.benchmark_reference import Reference, references_of
-from migrator.domain.benchmark_run import BenchmarkResult
-from migrator.domain.units import several
+from migrator.decide.repeated_runs import Factor, Series, paired_factor, series, unpaired_factor
+from migrator.decide.syncing import syncfs_reaches_disks
+from migrator.domain.benchmark import BenchmarkResult, BenchmarkState, Reference, Step, Suite, SuiteName, Unit
+from migrator.domain.units import format_factor, several
+
+_SHORT_S = 0.1
+"""Programs begin in some milliseconds: of what is over within this, that is a few percent at least."""
+_APART_S = 0.1
+"""Hosts that began so far apart did not begin together."""
+_UNCOMPRESSED = frozenset({"xfs", "ext2", "ext3", "ext4", "tmpfs"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Side:
-    """One file system's figures of a step: `figures` sums up its runs; `details` are the means of what else was measured."""
+    """One file system's figures of a step: `details` are the medians of what else was measured."""
 
     label: str
     figures: Series
     details: Mapping[str, float]
-    cold: bool | None
+    cold: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,14 +41,15 @@ class Contrast:
     def verdict(self) -> str:
         """Whether that is more than noise, as a sentence."""
         speed = self.speed
-        factor = speed.factor if speed.factor >= 1 else 1 / speed.factor
-        faster, slower = (self.other, self.base) if speed.factor >= 1 else (self.base, self.other)
-        said = f"{faster} was {_times(factor)} times as fast as {slower}"
+        turned = speed.factor < 1
+        faster, slower = (self.base, self.other) if turned else (self.other, self.base)
+        factor = 1 / speed.factor if turned else speed.factor
+        said = f"{faster} was {format_factor(factor)} times as fast as {slower}"
         how = f"{speed.count} pairs" if speed.paired else f"{speed.count} runs or more of each"
-        if speed.low is None or speed.high is None or speed.beyond_noise is None:
+        if speed.low is None or speed.high is None:
             return f"{said}; whether that is more than noise cannot be told from so few runs ({how})"
-        low, high = (speed.low, speed.high) if speed.factor >= 1 else (1 / speed.high, 1 / speed.low)
-        interval = f"95 %: {_times(low)} to {_times(high)}, {how}"
+        low, high = (1 / speed.high, 1 / speed.low) if turned else (speed.low, speed.high)
+        interval = f"{format_factor(low)} to {format_factor(high)}, {how}"
         if speed.beyond_noise:
             return f"{said} ({interval}): beyond the noise"
         return f"no difference beyond the noise between {self.base} and {self.other} ({interval})"
@@ -60,7 +66,7 @@ class StepComparison:
     unit: Unit
     sides: tuple[Side, ...]
     contrasts: tuple[Contrast, ...]
-    references: tuple[Reference, ...]
+    published: tuple[Reference, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,9 +74,9 @@ class Busy:
     """What hosts did just before the runs on one side: load average and bytes per second of disks and network."""
 
     label: str
-    load: Series | None
-    disk_bytes_per_s: Series | None
-    network_bytes_per_s: Series | None
+    load: Series
+    disk_bytes_per_s: Series
+    network_bytes_per_s: Series
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,7 +117,7 @@ def compare(results: Sequence[BenchmarkResult]) -> tuple[SuiteComparison, ...]:
     groups: dict[tuple[SuiteName, float], list[BenchmarkResult]] = {}
     for result in results:
         groups.setdefault((result.record.suite, result.record.scale), []).append(result)
-    return tuple(_suite(name, scale, group) for (name, scale), group in groups.items())
+    return tuple(_suite(suite(name, scale), group) for (name, scale), group in groups.items())
 
 
 def statements(comparison: SuiteComparison) -> tuple[str, ...]:
@@ -131,79 +137,48 @@ def _statement(base: str, other: str, every: Sequence[tuple[str, Factor]]) -> st
         for words, titles in (("faster than", faster), ("slower than", slower))
         if titles
     ]
-    same = sum(speed.beyond_noise is False for _, speed in every)
-    unknown = sum(speed.beyond_noise is None for _, speed in every)
     said = f"beyond the noise, {other} is {' and '.join(parts)}" if parts else ""
-    rest = [
-        words
-        for count, words in (
-            (same, f"{several(same, 'test')} without a difference beyond the noise"),
-            (unknown, f"{several(unknown, 'test')} with too few runs to tell"),
-        )
-        if count
-    ]
-    if not said:
-        said = f"nothing between {base} and {other} is beyond the noise"
-        # That says it already.
-        rest = rest if unknown else []
-    return "; ".join([said, *rest])
+    said = said or f"nothing between {base} and {other} is beyond the noise"
+    if unknown := sum(speed.beyond_noise is None for _, speed in every):
+        said += f"; {several(unknown, 'test')} with too few runs to tell"
+    return said
 
 
-def _times(factor: float) -> str:
-    """How many times, to three digits: `0.85`, `2.24`, `17.4`, `103`."""
-    decimals = 2 if factor < 10 else 1 if factor < 100 else 0
-    return f"{factor:,.{decimals}f}"
-
-
-def _suite(name: SuiteName, scale: float, group: Sequence[BenchmarkResult]) -> SuiteComparison:
-    planned = suite(name, scale)
-    measured = [step for step in planned.steps if step.unit is not None]
-    steps = tuple(found for step in measured if (found := _step(step, name, group)) is not None)
-    figures = [
-        SideFigure(step=step.step, title=step.title, label=side.label, mean=side.figures.mean, cold=side.cold)
-        for step in steps
-        for side in step.sides
-    ]
+def _suite(planned: Suite, group: Sequence[BenchmarkResult]) -> SuiteComparison:
+    steps = tuple(found for step in planned.steps if (found := _step(step, group)) is not None)
     return SuiteComparison(
-        suite=name,
+        suite=planned.name,
         title=planned.title,
         benchmarks=tuple(result.record.id for result in group),
-        scale=scale,
+        scale=planned.scale,
         sizes=planned.sizes,
         runs=max(result.record.runs for result in group),
         hosts=group[0].record.hosts,
         started_at_s=group[0].record.started_at_s,
         steps=steps,
         background=tuple(busy for result in group for busy in _background(result, several=len(group) > 1)),
-        cautions=tuple(cautions(group, planned, figures)),
+        cautions=tuple(_cautions(group, planned, steps)),
         notes=tuple(dict.fromkeys(note for result in group for note in result.record.notes)),
     )
 
 
-def _step(step: Step, name: SuiteName, group: Sequence[BenchmarkResult]) -> StepComparison | None:
-    if step.unit is None:
-        return None
+def _step(step: Step, group: Sequence[BenchmarkResult]) -> StepComparison | None:
     sides: list[_Measured] = []
     for number, result in enumerate(group):
         for place in result.record.places:
             found = [one for one in result.measurements if one.step == step.name and one.place == place.label]
             if not found:
                 continue
-            names = {detail for one in found for detail in one.details}
+            names = sorted({detail for one in found for detail in one.details})
             side = Side(
                 label=_label(place.label, result, several=len(group) > 1),
                 figures=series([one.value for one in found]),
-                details={
-                    detail: _mean_detail(
-                        detail, [one.details[detail] for one in found if detail in one.details], step.unit
-                    )
-                    for detail in sorted(names)
-                },
-                cold=None if all(one.cold is None for one in found) else all(one.cold is not False for one in found),
+                details={name: median(one.details[name] for one in found if name in one.details) for name in names},
+                cold=all(one.cold for one in found),
             )
             values = {one.run: one.value for one in found}
             sides.append(_Measured(number=number, place=place.label, side=side, values=values))
-    if not sides:
+    if not sides or step.unit is None:
         return None
     return StepComparison(
         step=step.name,
@@ -211,21 +186,13 @@ def _step(step: Step, name: SuiteName, group: Sequence[BenchmarkResult]) -> Step
         unit=step.unit,
         sides=tuple(one.side for one in sides),
         contrasts=tuple(_contrasts(step.unit, sides)),
-        references=tuple(one for one in references_of(name) if one.step == step.name),
+        published=step.published,
     )
 
 
-def _mean_detail(name: str, values: Sequence[float], unit: Unit) -> float:
-    """Over the runs. The rate of a step that is timed is that of its mean time: of equal work, the harmonic mean."""
-    if name == "bytes_per_s" and unit is Unit.SECONDS and min(values) > 0:
-        return harmonic_mean(values)
-    return series(values).mean
-
-
-def _contrasts(unit: Unit, sides: Sequence[_Measured]) -> list[Contrast]:
+def _contrasts(unit: Unit, sides: Sequence[_Measured]) -> Iterator[Contrast]:
     pairs = list(combinations(sides, 2))
     together = {frozenset((one.place, two.place)) for one, two in pairs if one.number == two.number}
-    found = []
     for base, other in pairs:
         paired = base.number == other.number
         if not paired and base.place != other.place and frozenset((base.place, other.place)) in together:
@@ -238,35 +205,72 @@ def _contrasts(unit: Unit, sides: Sequence[_Measured]) -> list[Contrast]:
         else:
             speed = unpaired_factor(list(ones.values()), list(twos.values()))
         if speed is not None:
-            found.append(Contrast(base=base.side.label, other=other.side.label, speed=speed))
-    return found
+            yield Contrast(base=base.side.label, other=other.side.label, speed=speed)
 
 
 def _label(label: str, result: BenchmarkResult, *, several: bool) -> str:
     return f"{label} #{result.record.id}" if several else label
 
 
-def _background(result: BenchmarkResult, *, several: bool) -> list[Busy]:
-    found = []
+def _background(result: BenchmarkResult, *, several: bool) -> Iterator[Busy]:
     for place in result.record.places:
-        seen = {
-            (one.run, look.host): look
-            for one in result.measurements
-            if one.place == place.label
-            for look in one.background
-        }
-        looks = list(seen.values())
-        found.append(
-            Busy(
+        measured = [one for one in result.measurements if one.place == place.label]
+        looks = list({(one.run, look.host): look for one in measured for look in one.background}.values())
+        if looks:
+            yield Busy(
                 label=_label(place.label, result, several=several),
-                load=_known([look.load_average for look in looks]),
-                disk_bytes_per_s=_known([look.disk_bytes_per_s for look in looks]),
-                network_bytes_per_s=_known([look.network_bytes_per_s for look in looks]),
+                load=series([look.load_average for look in looks]),
+                disk_bytes_per_s=series([look.disk_bytes_per_s for look in looks]),
+                network_bytes_per_s=series([look.network_bytes_per_s for look in looks]),
             )
+
+
+def _cautions(group: Sequence[BenchmarkResult], planned: Suite, steps: Sequence[StepComparison]) -> Iterator[str]:
+    """What weakens benchmarks of one suite, at one scale, as sentences without their full stops."""
+    if not all(side.cold for step in steps for side in step.sides):
+        yield "caches could not be dropped, which needs root: reads may have come from memory"
+    measured = [step for step in planned.steps if any(one.step == step.name for one in steps)]
+    sizes_bytes = {step.name: step.size_bytes * len(group[0].record.hosts) for step in measured}
+    if over := [
+        f"{step.title} on {side.label}"
+        for step in steps
+        for side in step.sides
+        if _seconds(step.unit, side.figures.median, sizes_bytes[step.step]) < _SHORT_S
+    ]:
+        yield (
+            f"over within {_SHORT_S:g} s, so that the start of programs is a good part of it: {', '.join(over)}; "
+            "a larger --scale says more"
         )
-    return found
+    if any(step.synced for step in measured) and (named := _named(group, lambda kind: not syncfs_reaches_disks(kind))):
+        yield (
+            f"of {named} no client can sync everything on the servers: what was unpacked there had left "
+            "this host when the time ended, and some of it may have been in their memory"
+        )
+    zeros = any("if=/dev/zero" in lane for step in measured for lane in step.lanes)
+    if zeros and (named := _named(group, lambda kind: kind not in _UNCOMPRESSED)):
+        yield f"dd writes zeros: where the disks behind {named} compress, its figures say nothing of others' data"
+    if len({result.record.hosts for result in group}) > 1:
+        yield "the benchmarks ran on different hosts"
+    if len(group) > 1:
+        yield "they were not measured at the same time: what else the file systems did may have been different"
+    for result in group:
+        if result.record.state is not BenchmarkState.DONE:
+            yield f"benchmark {result.record.id} is {result.record.state.value}: not every run is there"
+        late_s = max((one.skew_s for one in result.measurements), default=0.0)
+        if late_s > _APART_S:
+            yield f"benchmark {result.record.id}: hosts began up to {late_s:.1f} s apart"
 
 
-def _known(values: Sequence[float | None]) -> Series | None:
-    known = [value for value in values if value is not None]
-    return series(known) if known else None
+def _seconds(unit: Unit, value: float, size_bytes: int) -> float:
+    """How long a step took, where its figure says it."""
+    if unit is Unit.SECONDS:
+        return value
+    return size_bytes / value if unit is Unit.BYTES_PER_S else math.inf
+
+
+def _named(group: Iterable[BenchmarkResult], chosen: Callable[[str], bool]) -> str:
+    """The places whose kind of file system is known and chosen."""
+    places = {place for result in group for place in result.record.places}
+    return ", ".join(
+        sorted({f"{one.label} ({one.filesystem})" for one in places if one.filesystem and chosen(one.filesystem)})
+    )

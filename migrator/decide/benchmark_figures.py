@@ -1,102 +1,106 @@
-"""From what hosts saw of a step to its figure."""
+"""From what the lanes of a step reported to its figure. Pure.
 
-import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+Formats of reports: fio 3.33 `--output-format=json`; mdtest 1.9.3 to 4.0; IOR 3 and 4.
+"""
 
-from migrator.domain.benchmark import Unit
+import json
+import re
+from collections.abc import Mapping, Sequence
+from math import fsum
+from statistics import fmean
+from typing import Any
 
+from migrator.domain.benchmark import HostRun, Step, Unit
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HostFigures:
-    """One host's part of a step: how long it took, and what each of its lanes measured beside."""
-
-    host: str
-    elapsed_s: float
-    lanes: tuple[Mapping[str, float], ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Figure:
-    """`value` in the step's unit, each host's own, and what else is known."""
-
-    value: float
-    by_host: Mapping[str, float]
-    details: Mapping[str, float]
+_MIB = 1 << 20
+_NS_PER_MS = 1e6
+_PERCENTILES = (("p50_ms", "50.000000"), ("p99_ms", "99.000000"), ("p999_ms", "99.900000"))
+_MDTEST_CREATION = re.compile(r"^\s*File creation\s*:?\s+[\d.]+\s+[\d.]+\s+([\d.]+)", re.MULTILINE)
+_IOR_RATE = re.compile(r"^Max (?:Write|Read):\s+([\d.]+) MiB/sec", re.MULTILINE)
 
 
-def figure(unit: Unit, hosts: Sequence[HostFigures], *, size_bytes: int) -> Figure:
-    """The figure of a step over all hosts. Raises ValueError where it was not measured.
+def read_report(kind: str, text: str) -> Mapping[str, float]:
+    """What a program reported, by names with their unit. Raises ValueError where it is none of its reports."""
+    match kind:
+        case "fio":
+            return _fio(text)
+        case "mdtest":
+            found = _MDTEST_CREATION.search(text)
+            if found is None or not float(found[1]):
+                raise ValueError("mdtest's report has no rate of file creation")
+            return {"operations_per_s": float(found[1])}
+        case _:
+            # What was not asked for has a line too, with a rate of 0.
+            rates = [rate for rate in map(float, _IOR_RATE.findall(text)) if rate]
+            if len(rates) != 1:
+                raise ValueError("IOR's report does not have exactly one rate")
+            return {"bytes_per_s": rates[0] * _MIB}
+
+
+def _fio(text: str) -> Mapping[str, float]:
+    try:
+        # Warnings may stand before the document.
+        (job,) = json.loads(text[max(text.find("{"), 0) :])["jobs"]
+        failed = job["error"]
+        (one,) = (job[direction] for direction in ("read", "write") if job[direction]["total_ios"])
+        figures = _fio_direction(one)
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"fio's report has no figures of one job in one direction: {error}") from error
+    if failed:
+        raise ValueError(f"fio reports error {failed}")
+    return figures
+
+
+def _fio_direction(one: Mapping[str, Any]) -> Mapping[str, float]:
+    latency = one["clat_ns"]
+    percentiles = latency.get("percentile", {})
+    return {
+        "operations_per_s": one["iops"],
+        "bytes_per_s": one["bw_bytes"],
+        "mean_ms": latency["mean"] / _NS_PER_MS,
+        "max_ms": latency["max"] / _NS_PER_MS,
+        **{name: percentiles[key] / _NS_PER_MS for name, key in _PERCENTILES if key in percentiles},
+    }
+
+
+def figure(step: Step, hosts: Sequence[HostRun]) -> tuple[float, Mapping[str, float], Mapping[str, float]]:
+    """The figure of a step over all hosts, each host's own, and what else was measured. Raises ValueError where it was not measured.
 
     Times are the mean over the hosts. Rates of bytes are all bytes over the longest time, or the sum of what programs
-    reported; rates of operations are sums. Latencies are the mean over all operations.
+    reported; rates of operations are sums. Latencies are the mean over all reads.
     """
-    if not hosts:
-        raise ValueError("no host took part")
-    details = _together([lane for host in hosts for lane in host.lanes])
-    match unit:
+    lanes = [lane for host in hosts for lane in host.lanes]
+    details = _together(lanes)
+    longest_s = max(host.elapsed_s for host in hosts)
+    moved = step.size_bytes * len(hosts) / max(longest_s, 1e-9)
+    match step.unit:
         case Unit.SECONDS:
             by_host = {host.host: host.elapsed_s for host in hosts}
-            value = math.fsum(by_host.values()) / len(by_host)
-            if size_bytes:
-                longest_s = max(by_host.values())
-                details = {**details, "bytes_per_s": size_bytes * len(hosts) / max(longest_s, 1e-9)}
-        case Unit.BYTES_PER_S:
-            by_host = {host.host: _rate(host, size_bytes) for host in hosts}
-            reported = all("bytes_per_s" in lane for host in hosts for lane in host.lanes)
-            value = math.fsum(by_host.values())
-            if not reported:
-                value = size_bytes * len(hosts) / max(_busy_s(host) for host in hosts)
-        case Unit.OPERATIONS_PER_S:
-            by_host = {host.host: _sum(host, "operations_per_s") for host in hosts}
-            value = math.fsum(by_host.values())
-        case Unit.MILLISECONDS:
-            by_host = {host.host: _mean_ms(host.lanes) for host in hosts}
-            value = _mean_ms([lane for host in hosts for lane in host.lanes])
-            details = {**details, "mean_ms": value}
-    return Figure(value=value, by_host=by_host, details=details)
+            value = fmean(by_host.values())
+            if step.size_bytes:
+                details["bytes_per_s"] = moved
+        case Unit.BYTES_PER_S if not step.report:
+            by_host = {host.host: step.size_bytes / max(host.elapsed_s, 1e-9) for host in hosts}
+            value = moved
+        case Unit.BYTES_PER_S | Unit.OPERATIONS_PER_S:
+            name = "bytes_per_s" if step.unit is Unit.BYTES_PER_S else "operations_per_s"
+            by_host = {host.host: _together(host.lanes).get(name, 0.0) for host in hosts}
+            value = fsum(by_host.values())
+        case _:
+            by_host = {host.host: _together(host.lanes).get("mean_ms", 0.0) for host in hosts}
+            value = details.get("mean_ms", 0.0)
+    if not all(by_host.values()):
+        raise ValueError("nothing was measured")
+    return value, by_host, details
 
 
-def _busy_s(host: HostFigures) -> float:
-    busy = [lane["busy_s"] for lane in host.lanes if "busy_s" in lane]
-    return max(max(busy) if busy else host.elapsed_s, 1e-9)
-
-
-def _rate(host: HostFigures, size_bytes: int) -> float:
-    if all("bytes_per_s" in lane for lane in host.lanes):
-        return _sum(host, "bytes_per_s")
-    return size_bytes / _busy_s(host)
-
-
-def _sum(host: HostFigures, name: str) -> float:
-    known = [lane[name] for lane in host.lanes if name in lane]
-    if not known:
-        raise ValueError(f"host {host.host} did not measure {name}")
-    return math.fsum(known)
-
-
-def _mean_ms(lanes: Sequence[Mapping[str, float]]) -> float:
-    known = [(lane["mean_ms"], lane.get("reads", 1.0)) for lane in lanes if "mean_ms" in lane]
-    if not known:
-        raise ValueError("no latency was measured")
-    return math.fsum(mean * reads for mean, reads in known) / math.fsum(reads for _, reads in known)
-
-
-def _mean(values: Sequence[float]) -> float:
-    return math.fsum(values) / len(values)
-
-
-def _together(lanes: Sequence[Mapping[str, float]]) -> Mapping[str, float]:
-    """Percentiles and maxima of the slowest, counts and rates as sums."""
-    names = {name for lane in lanes for name in lane}
+def _together(lanes: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """Percentiles and maxima of the slowest, the mean over all reads, counts and rates as sums."""
     found = {}
-    for name in sorted(names):
-        how: Callable[[Sequence[float]], float] = math.fsum
+    for name in sorted({name for lane in lanes for name in lane}):
+        values = [(lane[name], lane.get("reads", 1.0)) for lane in lanes if name in lane]
         if name == "mean_ms":
-            how = _mean
-        elif name.endswith("_ms") or name in ("busy_s", "fastest_file_bytes_per_s"):
-            how = max
-        elif name == "slowest_file_bytes_per_s":
-            how = min
-        found[name] = how([lane[name] for lane in lanes if name in lane])
+            found[name] = fsum(value * reads for value, reads in values) / fsum(reads for _, reads in values)
+        else:
+            found[name] = (max if name.endswith("_ms") else fsum)(value for value, _ in values)
     return found

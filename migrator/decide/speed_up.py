@@ -1,8 +1,9 @@
 """What measurements of a user's tree before and after his cutover say. Pure."""
 
 from collections.abc import Sequence
+from statistics import median
 
-from migrator.decide.benchmark_statistics import Factor, series, unpaired_factor
+from migrator.decide.repeated_runs import Factor, unpaired_factor
 from migrator.domain.capacity import Side
 from migrator.domain.speed_up import (
     MeasuredTree,
@@ -61,22 +62,22 @@ def sums(users: Sequence[UserSpeedUps]) -> tuple[SpeedUpSum, ...]:
         every = [one for user in users for one in user.speed_ups if one.test is test]
         if every:
             verdicts = {verdict: sum(one.verdict is verdict for one in every) for verdict in Verdict}
-            median = series([one.factor for one in every]).median
-            found.append(SpeedUpSum(test=test, users=len(every), median=median, verdicts=verdicts))
+            middle = median(one.factor for one in every)
+            found.append(SpeedUpSum(test=test, users=len(every), median=middle, verdicts=verdicts))
     return tuple(found)
 
 
 def factor_words(one: SpeedUp) -> str:
-    """As `3.20 times as fast (95 %: 2.90 to 3.50)`."""
+    """As `3.20 times as fast (2.90 to 3.50)`."""
     said = f"{format_factor(one.factor)} times as fast"
     match one.verdict:
         case Verdict.SINGLE:
             how = f"{several(one.runs, 'run')}: noise not known"
             return f"{said} ({'a single run' if one.runs == 1 else how})"
         case Verdict.NO_DIFFERENCE:
-            return f"no difference beyond the noise ({said}, 95 %: {_interval(one)})"
+            return f"no difference beyond the noise ({said}, {_interval(one)})"
         case Verdict.FASTER | Verdict.SLOWER:
-            return f"{said} (95 %: {_interval(one)})"
+            return f"{said} ({_interval(one)})"
 
 
 def _interval(one: SpeedUp) -> str:
@@ -128,7 +129,7 @@ def _lines_that_differ(measurements: Sequence[TreeMeasurement]) -> tuple[float, 
     ]
     if not all(whole):
         return None
-    before, after = (series(lines).mean for lines in whole)
+    before, after = (median(lines) for lines in whole)
     return (before, after) if abs(after - before) > _SAME_SHARE * max(before, after) else None
 
 
@@ -160,8 +161,8 @@ def _speed_up(
         factor=factor.factor,
         low=factor.low,
         high=factor.high,
-        before=series(ones).mean,
-        after=series(twos).mean,
+        before=median(ones),
+        after=median(twos),
         unit=SECONDS if by_time else _UNITS[test],
         runs=factor.count,
     )

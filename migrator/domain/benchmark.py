@@ -1,14 +1,18 @@
-"""Benchmarks: suites of steps, the file systems that they run on, and what was measured."""
+"""Benchmarks: suites of commands, the file systems that they run on, and what was measured."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from migrator.domain.errors import ExitCode
 from migrator.domain.paths import show
-from migrator.domain.units import several
 
 BENCH_NAME = b".migrator-bench"
 """The directory in the root of a file system that benchmarks work in, root's alone; scans leave it out."""
+
+DEFAULT_RUNS = 5
+DEFAULT_SCALE = 0.01
+DEFAULT_WATCH_S = 10.0
 
 
 class SuiteName(StrEnum):
@@ -39,79 +43,48 @@ class Unit(StrEnum):
         return self in (Unit.BYTES_PER_S, Unit.OPERATIONS_PER_S)
 
 
-class WorkKind(StrEnum):
-    """What the program placed on a host does itself, beside starting commands."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Publication:
+    """Who measured, when, and on what."""
 
-    TREE = "tree"
-    """`count` files of `size_bytes` on average, of words, in `directories` directories below `path`."""
-    SOURCES = "sources"
-    """`count` C sources with headers and a Makefile in `path`."""
-    ARCHIVE = "archive"
-    """A tar of such a tree at `path`; packed with gzip where its name ends with `.tgz`."""
-    PRINTS = "prints"
-    """`size_bytes` in prints of 100 bytes, buffered as C and Perl do it, and synced."""
-    ONE_WRITE = "one-write"
-    """`size_bytes` in writes of 1 MiB, and synced."""
-    MAKE_DIRECTORIES = "make-directories"
-    REMOVE_DIRECTORIES = "remove-directories"
-    MAKE_FILES = "make-files"
-    """`count` files, empty or of random sizes from 0 to `size_bytes`."""
-    OPEN_FILES = "open-files"
-    REMOVE_FILES = "remove-files"
-    READ_AGAIN = "read-again"
-    """`threads` processes that open, read and close the one file at `path` for `duration_s`."""
-    UPLOAD = "upload"
-    """`count` files of `size_bytes` from memory, each synced."""
-    DOWNLOAD = "download"
-    """The same files into memory, their digests checked outside the time that is taken."""
-    REMOVE = "remove"
-    """What a pattern at `path` matches, with all that lies below."""
+    key: str
+    title: str
+    setting: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Program:
-    """A program with its arguments, to be run in the work directory; paths in it are relative to that.
-
-    `report` says whose report its output is: `fio`, `mdtest`, `ior`; empty where its end is all that counts.
+class Reference:
+    """One published test: `figures` by system, as they were printed, in the unit of the step (rates in MB/s); several are repeated
+    runs. `work` is what was done there, at scale 1; `hosts` how many clients worked at once.
     """
 
-    argv: tuple[bytes, ...]
-    report: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Work:
-    """Something that the placed program does itself. What each field means is told by the kind."""
-
-    kind: WorkKind
-    path: bytes
-    count: int = 0
-    size_bytes: int = 0
-    directories: int = 0
-    threads: int = 1
-    duration_s: float = 0.0
-
-
-Lane = Program | Work
-"""What one process does, beside those of the other lanes of the step."""
+    publication: str
+    work: str
+    figures: Mapping[str, str]
+    hosts: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """Lanes that begin together on every host. A step without a `unit` only prepares, and nothing is told of it.
+    """Commands (`lanes`) that begin together in the work directory of every host, measured as a whole. Without a `unit` the step
+    only prepares, and has no name.
 
-    `size_bytes` is what all lanes of one host move. `cold`: caches are dropped before. `synced`: the time ends when what was
-    written is on the disks. `title` is for people. `programs` must be on the host, or else the step is left out.
+    A command whose first word begins with `@` is a function of the script that is sent to the hosts. `size_bytes` is what all lanes
+    of one host move. `synced`: the time ends when what was written is on the disks. `programs` must be on the host, or the step is
+    left out. `warm` runs before, beside each program once, after the caches were dropped: loading programs is not measured.
+    `report` says whose report the output is: `fio`, `mdtest`, `ior`.
     """
 
     name: str
     title: str
-    lanes: tuple[Lane, ...]
+    lanes: tuple[tuple[str, ...], ...]
     unit: Unit | None = None
     size_bytes: int = 0
-    cold: bool = True
     synced: bool = False
     programs: tuple[str, ...] = ()
+    warm: tuple[str, ...] = ()
+    report: str = ""
+    published: tuple[Reference, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,23 +149,32 @@ class BenchmarkRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Background:
-    """What a host did just before a run: the load average of a minute; bytes per second of its disks and of its network
-    over `span_s`; None where it does not tell.
+    """What a host did just before a run: the load average of a minute; bytes per second of its disks and network devices."""
+
+    host: str
+    load_average: float
+    disk_bytes_per_s: float
+    network_bytes_per_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostRun:
+    """A step on one host, which began at a time of this machine's clock. `lanes` are what each of them reported, by names with
+    their unit at the end.
     """
 
     host: str
-    span_s: float
-    load_average: float | None
-    disk_bytes_per_s: float | None
-    network_bytes_per_s: float | None
+    began_at_s: float
+    elapsed_s: float
+    lanes: tuple[Mapping[str, float], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement:
-    """One step, measured once. `value` is the mean over hosts of a time, the sum over hosts of a rate; `by_host` has the parts.
+    """One step, measured once. `value` is the mean over hosts of a time, and all of them together of a rate; `by_host` has the parts.
 
-    `run` counts from 1. `details` have what else was measured, by name with the unit at its end (`p99_ms`). `cold` None: it
-    was not asked for. `skew_s` is how far apart the hosts began.
+    `run` counts from 1. `details` have what else was measured, by name with the unit at its end (`p99_ms`). `cold`: caches could
+    be dropped before it on every host. `skew_s` is how far apart the hosts began.
     """
 
     place: str
@@ -204,15 +186,90 @@ class Measurement:
     at_s: float
     details: Mapping[str, float] = field(default_factory=dict)
     background: tuple[Background, ...] = ()
-    cold: bool | None = None
+    cold: bool = True
     skew_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BenchmarkRequest:
+    """`hosts` begin together. `watch_s` is how long each host is watched before a run. `inodes_free` is believed, by the
+    label of the place, where the file system itself does not tell; `accept_unknown_inodes`: then without it, too.
+    """
+
+    suites: tuple[SuiteName, ...]
+    places: tuple[Place, ...]
+    hosts: tuple[str, ...]
+    runs: int = DEFAULT_RUNS
+    scale: float = DEFAULT_SCALE
+    seed: int = 1
+    watch_s: float = DEFAULT_WATCH_S
+    dry_run: bool = False
+    inodes_free: Mapping[str, int] = field(default_factory=dict)
+    accept_unknown_inodes: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlaceRoom:
+    """What one file system has, and what the largest of the suites needs, on all hosts together. None: it does not tell."""
+
+    place: Place
+    need_bytes: int
+    free_bytes: int
+    need_inodes: int
+    free_inodes: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BenchmarkResult:
+    """One suite with all its measurements."""
+
+    record: BenchmarkRecord
+    measurements: tuple[Measurement, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BenchmarkSummary:
+    """How a call ended. `suites` are those of a dry run, without the steps that would be left out; `notes` say which, and why a real
+    run would be refused. `removed` are work directories of killed calls.
+    """
+
+    scale: float
+    dry_run: bool
+    room: tuple[PlaceRoom, ...]
+    results: tuple[BenchmarkResult, ...] = ()
+    suites: tuple[Suite, ...] = ()
+    removed: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    failures: tuple[str, ...] = ()
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """Failed where a suite did not come to its end."""
+        return ExitCode.FAILED if self.failures else ExitCode.DONE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cleaning:
+    """What `bench clean` did: `removed` work directories; `left` are those of other sites, and what could not be reached."""
+
+    removed: tuple[str, ...]
+    left: tuple[str, ...]
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """What is left needs attention."""
+        return ExitCode.ATTENTION if self.left else ExitCode.DONE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BenchmarkListing:
+    """The suites, and what was run, oldest first."""
+
+    scale: float
+    suites: tuple[Suite, ...]
+    benchmarks: tuple[BenchmarkRecord, ...]
 
 
 def scale_words(scale: float) -> str:
     """A scale for people: `scale 0.01 (1 % of the published sizes)`."""
     return f"scale {scale:g} ({scale * 100:g} % of the published sizes)"
-
-
-def runs_words(runs: int) -> str:
-    """How often each file system was measured."""
-    return several(runs, "run")

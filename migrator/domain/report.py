@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from migrator.domain.addition_standing import AdditionStanding
-from migrator.domain.benchmark_run import BenchmarkResult
+from migrator.domain.benchmark import BenchmarkResult
 from migrator.domain.capacity import CapacityOutlook, CapacitySample
 from migrator.domain.changes import ChangeKind, ChangeTally
 from migrator.domain.convergence import ConvergenceRecord

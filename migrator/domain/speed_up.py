@@ -40,7 +40,7 @@ class TreeMeasurement:
 
 
 class Verdict(StrEnum):
-    """What a test says of the move. `single`: it was made once on one side, so that nothing is known of its noise."""
+    """What a test says of the move. `single`: there are too few runs to know of noise."""
 
     FASTER = "faster"
     SLOWER = "slower"
@@ -51,7 +51,7 @@ class Verdict(StrEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpeedUp:
     """One test before and after. `factor` is how many times as fast the target is (below 1: slower), `low` and `high` its interval
-    of 95 %, None where there is none. `before` and `after` are means: seconds, or the `unit` per second where a side did not come to
+    (docs/benchmarks.md), None where there is none. `before` and `after` are medians: seconds, or the `unit` per second where a side did not come to
     its end or was not asked for the same amount. `runs` are those that count on the side that has fewer.
     """
 

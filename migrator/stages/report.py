@@ -13,8 +13,7 @@ from migrator.decide.report_parts import brick_outlooks, reaped_facts, server_ou
 from migrator.decide.report_since import since_report
 from migrator.decide.speed_up import sums, users_of
 from migrator.decide.transfer_cost import fit_cost, sum_of
-from migrator.domain.benchmark import BenchmarkState
-from migrator.domain.benchmark_run import BenchmarkResult
+from migrator.domain.benchmark import BenchmarkResult, BenchmarkState
 from migrator.domain.errors import MigratorError
 from migrator.domain.forecast import CopyForecast, WorkSlot
 from migrator.domain.ledger_sums import DonePoint, ThroughputPoint

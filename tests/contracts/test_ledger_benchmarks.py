@@ -29,7 +29,7 @@ MEASUREMENT = Measurement(
     by_host={"gl1": 1.0, "gl2": 2.0},
     at_s=20.0,
     details={"cpu_s": 0.25},
-    background=(Background(host="gl1", span_s=10.0, load_average=0.5, disk_bytes_per_s=None, network_bytes_per_s=1e6),),
+    background=(Background(host="gl1", load_average=0.5, disk_bytes_per_s=0.0, network_bytes_per_s=1e6),),
     cold=False,
     skew_s=0.01,
 )
@@ -37,14 +37,18 @@ MEASUREMENT = Measurement(
 
 def begin(ledger: SqliteLedger) -> BenchmarkRecord:
     return ledger.benchmarks.start(
-        suite=SuiteName.RECURSIVE,
-        scale=0.01,
-        seed=7,
-        runs=3,
-        places=PLACES,
-        hosts=("gl1", "gl2"),
-        token="f00dbabe0001",
-        at_s=10.0,
+        BenchmarkRecord(
+            id=0,
+            suite=SuiteName.RECURSIVE,
+            scale=0.01,
+            seed=7,
+            runs=3,
+            places=PLACES,
+            hosts=("gl1", "gl2"),
+            token="f00dbabe0001",
+            state=BenchmarkState.RUNNING,
+            started_at_s=10.0,
+        )
     )
 
 

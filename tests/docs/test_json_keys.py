@@ -6,11 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from migrator.decide import benchmark_comparison, benchmark_statistics
+from migrator.decide import benchmark_comparison, repeated_runs
 from migrator.domain import (
     benchmark,
-    benchmark_reference,
-    benchmark_run,
     brick_list,
     forecast,
     governing,
@@ -161,10 +159,9 @@ TYPES = [
     PurgeSummary,
     TreePurge,
     PurgeFinding,
-    benchmark_run.BenchmarkSummary,
-    benchmark_run.PlaceRoom,
-    benchmark_run.PlannedStep,
-    benchmark_run.BenchmarkResult,
+    benchmark.BenchmarkSummary,
+    benchmark.PlaceRoom,
+    benchmark.BenchmarkResult,
     benchmark.BenchmarkRecord,
     benchmark.Place,
     benchmark.Measurement,
@@ -172,14 +169,15 @@ TYPES = [
     benchmark_comparison.SuiteComparison,
     benchmark_comparison.StepComparison,
     benchmark_comparison.Side,
-    benchmark_statistics.Series,
+    repeated_runs.Series,
     benchmark_comparison.Contrast,
-    benchmark_statistics.Factor,
+    repeated_runs.Factor,
     benchmark_comparison.Busy,
-    benchmark_reference.Reference,
-    benchmark_run.BenchmarkListing,
-    benchmark_run.SuiteFacts,
-    benchmark_run.Cleaning,
+    benchmark.Reference,
+    benchmark.BenchmarkListing,
+    benchmark.Suite,
+    benchmark.Step,
+    benchmark.Cleaning,
 ]
 
 

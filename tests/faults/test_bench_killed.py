@@ -47,8 +47,8 @@ def running(site: Site) -> Iterator["subprocess.Popen[bytes]"]:
     try:
         wait_until(lambda: len(records(site)) == 1)
         token = records(site)[0].token
-        # The script, its lane and all the readers.
-        wait_until(lambda: len(carriers([token]).get(token, ())) >= READERS + 2)
+        # The script and all the readers.
+        wait_until(lambda: len(carriers([token]).get(token, ())) >= READERS + 1)
         yield program
     finally:
         program.kill()

@@ -7,11 +7,17 @@ from pathlib import Path
 import pytest
 
 from migrator import bootstrap
-from migrator.adapters.output.benchmark_calls import summary_document
+from migrator.adapters.output.benchmark_document import summary_document
 from migrator.adapters.output.markdown import to_markdown
 from migrator.config.load import load_site
-from migrator.domain.benchmark import BenchmarkState, Place, SuiteName
-from migrator.domain.benchmark_run import BenchmarkResult, BenchmarkSummary
+from migrator.domain.benchmark import (
+    BenchmarkRecord,
+    BenchmarkResult,
+    BenchmarkState,
+    BenchmarkSummary,
+    Place,
+    SuiteName,
+)
 from tests.cli_site import Site
 
 QUICK = ("--scale", "0.0002", "--watch", "0")
@@ -54,7 +60,7 @@ def test_what_was_run_is_listed_compared_and_drawn(site: Site, tmp_path: Path) -
         assert [side["label"] for side in step["sides"]] == ["source", str(other)]
         assert all(side["figures"]["count"] == 2 for side in step["sides"])
         assert step["contrasts"][0]["speed"]["paired"] is True
-        assert step["references"]
+        assert step["published"]
     text = page.read_text()
     assert "<svg" in text
     assert "other &amp; &lt;more&gt;" in text
@@ -65,7 +71,7 @@ def test_a_dry_run_as_json_has_the_steps_and_the_room(site: Site) -> None:
     done = site.call("bench", "run", "--suite", "recursive", "--on", "target", "-n", "--json", *QUICK)
     summary = json.loads(done.stdout)
     assert summary["dry_run"] is True
-    assert {step["suite"] for step in summary["steps"]} == {"recursive"}
+    assert [one["name"] for one in summary["suites"]] == ["recursive"]
     assert summary["room"][0]["place"]["label"] == "target"
     assert left_in(site) == set()
 
@@ -106,14 +112,18 @@ def test_a_suite_whose_steps_were_all_left_out_says_why(site: Site) -> None:
     with bootstrap.Wiring(load_site(site.file)).ledger() as ledger:
         place = Place(label="source", root=os.fsencode(site.source))
         begun = ledger.benchmarks.start(
-            suite=SuiteName.RANDOM,
-            scale=0.01,
-            seed=1,
-            runs=1,
-            places=(place,),
-            hosts=("localhost",),
-            token="ab",
-            at_s=1,
+            BenchmarkRecord(
+                id=0,
+                suite=SuiteName.RANDOM,
+                scale=0.01,
+                seed=1,
+                runs=1,
+                places=(place,),
+                hosts=("localhost",),
+                token="ab",
+                state=BenchmarkState.RUNNING,
+                started_at_s=1,
+            )
         )
         ended = ledger.benchmarks.finish(begun.id, BenchmarkState.DONE, at_s=2, notes=(why,))
     done = site.call("bench", "compare", str(ended.id))

@@ -9,16 +9,25 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from migrator.adapters.ledger.sqlite import open_ledger
 from migrator.decide.benchmark_suites import suite
-from migrator.domain.benchmark import BENCH_NAME, BenchmarkState, Measurement, Step, SuiteName, Unit
-from migrator.domain.benchmark_run import BenchmarkRequest
+from migrator.domain.benchmark import (
+    BENCH_NAME,
+    BenchmarkRecord,
+    BenchmarkRequest,
+    BenchmarkState,
+    Measurement,
+    Place,
+    Step,
+    SuiteName,
+    Unit,
+)
 from migrator.domain.errors import ExitCode, LockHeld, Refused, ToolFailed
-from migrator.ports.benchmarks import WorkDirectory
 from migrator.ports.hosts import HostLost
-from migrator.stages.benchmarks import clean_up, run_benchmarks
-from migrator.stages.benchmarks.context import LOCK
+from migrator.stages.benchmark_hosts import WorkDirectory
+from migrator.stages.benchmarks import LOCK, clean_up, run_benchmarks
 from tests.bench_world import TOKEN, BenchSite, bench_site
 
 TINY = 0.0002
@@ -36,6 +45,10 @@ def site(tmp_path: Path) -> Iterator[BenchSite]:
 def request(site: BenchSite, *suites: SuiteName, **changes: object) -> BenchmarkRequest:
     made = BenchmarkRequest(suites=suites, places=site.places, hosts=("localhost",), runs=1, scale=TINY, watch_s=0.0)
     return replace(made, **changes)  # type: ignore[arg-type]
+
+
+def work_path(directory: WorkDirectory) -> Path:
+    return Path(os.fsdecode(directory.place.root)) / os.fsdecode(BENCH_NAME) / directory.name / directory.part
 
 
 def left_in(site: BenchSite) -> list[str]:
@@ -71,9 +84,6 @@ def check_details(one: Measurement) -> None:
         assert details["p50_ms"] <= details["p90_ms"] <= details["p99_ms"] <= details["p999_ms"] <= details["max_ms"]
         assert details["reads"] >= 17
         assert one.value == pytest.approx(details["mean_ms"])
-    if one.step.startswith(("upload", "download")):
-        assert details["slowest_file_bytes_per_s"] <= one.value * 1.01
-        assert details["fastest_file_bytes_per_s"] >= one.value * 0.99
     if one.step.startswith("random"):
         assert details["bytes_per_s"] == pytest.approx(one.value * 4096, rel=0.01)
         assert details["p99_ms"] > 0
@@ -110,8 +120,7 @@ def test_several_hosts_begin_every_step_at_one_agreed_time(site: BenchSite) -> N
 def test_a_file_that_comes_back_different_fails_the_suite_and_not_the_others(site: BenchSite) -> None:
     def damage(directory: WorkDirectory, step: Step) -> None:
         if step.name == "download-medium":
-            place = Path(os.fsdecode(directory.root)) / os.fsdecode(BENCH_NAME) / directory.name / directory.part
-            with (place / "medium/000003").open("r+b") as file:
+            with (work_path(directory) / "medium/000003").open("r+b") as file:
                 file.write(b"\xff")
 
     site.workloads.before = damage
@@ -119,7 +128,7 @@ def test_a_file_that_comes_back_different_fails_the_suite_and_not_the_others(sit
     assert summary.exit_code is ExitCode.FAILED
     assert "another content" in summary.failures[0]
     assert [result.record.state for result in summary.results] == [BenchmarkState.FAILED, BenchmarkState.DONE]
-    assert [one.step for one in summary.results[0].measurements] == ["upload-small", "download-small", "upload-medium"]
+    assert summary.results[0].measurements[-1].step == "download-medium"
     assert left_in(site) == []
 
 
@@ -139,8 +148,7 @@ def test_a_host_that_is_lost_in_a_step_fails_the_suite_and_not_the_others(site: 
 def test_a_program_that_fails_is_told_with_its_words(site: BenchSite) -> None:
     def spoil(directory: WorkDirectory, step: Step) -> None:
         if step.name == "ls":
-            place = Path(os.fsdecode(directory.root)) / os.fsdecode(BENCH_NAME) / directory.name / directory.part
-            (place / "tree").rename(place / "other")
+            (work_path(directory) / "tree").rename(work_path(directory) / "other")
 
     site.workloads.before = spoil
     summary = asyncio.run(run_benchmarks(request(site, SuiteName.RECURSIVE), site.world))
@@ -157,10 +165,10 @@ def test_what_is_not_installed_leaves_its_step_out(site: BenchSite) -> None:
 
 
 def test_too_little_room_refuses_before_anything_is_made(site: BenchSite) -> None:
-    site.workloads.change = lambda seen: replace(seen, free_bytes=1 << 20)
+    site.workloads.change = lambda seen: structs.replace(seen, free_bytes=1 << 20)
     with pytest.raises(Refused, match=r"1\.0 MiB free"):
         asyncio.run(run_benchmarks(request(site, SuiteName.STREAMING), site.world))
-    site.workloads.change = lambda seen: replace(seen, free_inodes=None)
+    site.workloads.change = lambda seen: structs.replace(seen, free_inodes=None)
     with pytest.raises(Refused, match="does not tell"):
         asyncio.run(run_benchmarks(request(site, SuiteName.RECURSIVE), site.world))
     assert left_in(site) == []
@@ -186,9 +194,10 @@ def test_a_dry_run_shows_the_real_commands_and_makes_nothing(site: BenchSite) ->
     # Also while another call is at work.
     with site.locks.hold(LOCK, "a test"):
         summary = asyncio.run(run_benchmarks(request(site, SuiteName.STREAMING, dry_run=True), site.world))
-    does = [step.does for step in summary.steps if step.unit]
-    assert does[0] == ("dd if=/dev/zero of=many-0 bs=1M count=1 conv=fsync", "and 9 more at once")
-    assert summary.steps[-1].left_out == "ior is not installed on localhost"
+    (planned,) = summary.suites
+    assert " ".join(planned.steps[0].lanes[9]) == "dd if=/dev/zero of=many-9 bs=1M count=1 conv=fsync"
+    assert planned.steps[-1].name == "one-read"
+    assert summary.notes[-1].endswith("ior is not installed on localhost")
     assert left_in(site) == []
     assert list(site.ledger.benchmarks.all()) == []
 
@@ -198,18 +207,26 @@ def test_two_calls_do_not_measure_each_other(site: BenchSite) -> None:
         asyncio.run(run_benchmarks(request(site, SuiteName.RECURSIVE), site.world))
 
 
+def started(site: BenchSite, places: tuple[Place, ...]) -> BenchmarkRecord:
+    return site.ledger.benchmarks.start(
+        BenchmarkRecord(
+            id=0,
+            suite=SuiteName.CATALOG,
+            scale=TINY,
+            seed=1,
+            runs=1,
+            places=places,
+            hosts=("localhost",),
+            token=TOKEN,
+            state=BenchmarkState.RUNNING,
+            started_at_s=1.0,
+        )
+    )
+
+
 def begun(site: BenchSite) -> str:
     """What a killed call leaves: its record, and its directory with something in it. Returns the directory's name."""
-    record = site.ledger.benchmarks.start(
-        suite=SuiteName.CATALOG,
-        scale=TINY,
-        seed=1,
-        runs=1,
-        places=site.places,
-        hosts=("localhost",),
-        token=TOKEN,
-        at_s=1.0,
-    )
+    record = started(site, site.places)
     place = Path(os.fsdecode(site.places[1].root)) / os.fsdecode(BENCH_NAME)
     (place / record.directory / "host-00/d").mkdir(parents=True)
     place.chmod(0o700)
@@ -311,16 +328,7 @@ def test_what_lies_on_a_file_system_that_is_not_mounted_now_is_not_forgotten(sit
     other = replace(site.places[1], filesystem="beegfs")
     record = site.ledger.benchmarks.all()[-1]
     site.ledger.benchmarks.finish(record.id, BenchmarkState.INTERRUPTED, at_s=2.0)
-    lost = site.ledger.benchmarks.start(
-        suite=SuiteName.CATALOG,
-        scale=TINY,
-        seed=1,
-        runs=1,
-        places=(other,),
-        hosts=("localhost",),
-        token=TOKEN,
-        at_s=3.0,
-    )
+    lost = started(site, (other,))
     cleaning = asyncio.run(clean_up((), "localhost", site.world))
     assert "beegfs" in cleaning.left[0]
     assert site.ledger.benchmarks.read(lost.id).state is BenchmarkState.RUNNING

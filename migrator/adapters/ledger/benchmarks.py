@@ -1,7 +1,7 @@
 """Benchmarks in the ledger."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from sqlalchemy import Row, insert, select, update
@@ -11,17 +11,9 @@ from migrator.adapters.ledger.codec import decode, decode_words, encode, encode_
 from migrator.adapters.ledger.database import Database
 from migrator.domain.benchmark import BenchmarkRecord, BenchmarkState, Measurement, Place, SuiteName
 from migrator.domain.errors import UsageError
-from migrator.domain.paths import percent_escape, percent_unescape
 
 _benchmarks = tables.benchmarks
 _measurements = tables.benchmark_measurements
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Places:
-    """Label, percent-escaped root and file system of each."""
-
-    places: tuple[tuple[str, str, str], ...]
 
 
 class SqliteBenchmarks:
@@ -30,46 +22,22 @@ class SqliteBenchmarks:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def start(
-        self,
-        *,
-        suite: SuiteName,
-        scale: float,
-        seed: int,
-        runs: int,
-        places: Sequence[Place],
-        hosts: Sequence[str],
-        token: str,
-        at_s: float,
-    ) -> BenchmarkRecord:
-        """A benchmark begins."""
-        record = BenchmarkRecord(
-            id=0,
-            suite=suite,
-            scale=scale,
-            seed=seed,
-            runs=runs,
-            places=tuple(places),
-            hosts=tuple(hosts),
-            token=token,
-            state=BenchmarkState.RUNNING,
-            started_at_s=at_s,
-        )
+    def start(self, record: BenchmarkRecord) -> BenchmarkRecord:
+        """A benchmark begins; its id is given here."""
+        values = {
+            "suite": record.suite.value,
+            "scale": record.scale,
+            "seed": record.seed,
+            "runs": record.runs,
+            "places": encode(record.places),
+            "hosts": encode_words(record.hosts),
+            "token": record.token,
+            "state": record.state.value,
+            "started_at_s": record.started_at_s,
+            "notes": encode_words(record.notes),
+        }
         with self._database.write() as connection:
-            done = connection.execute(
-                insert(_benchmarks).values(
-                    suite=suite.value,
-                    scale=scale,
-                    seed=seed,
-                    runs=runs,
-                    places=encode(_Places(places=tuple(_place(place) for place in places))),
-                    hosts=encode_words(hosts),
-                    token=token,
-                    state=record.state.value,
-                    started_at_s=at_s,
-                    notes=encode_words(()),
-                )
-            )
+            done = connection.execute(insert(_benchmarks).values(values))
             return replace(record, id=int((done.inserted_primary_key or (0,))[0]))
 
     def measured(self, benchmark_id: int, measurement: Measurement) -> None:
@@ -127,10 +95,6 @@ class SqliteBenchmarks:
         return [decode(document, Measurement) for document in documents]
 
 
-def _place(place: Place) -> tuple[str, str, str]:
-    return place.label, percent_escape(place.root), place.filesystem
-
-
 def _record(row: Row[Any]) -> BenchmarkRecord:
     return BenchmarkRecord(
         id=row.id,
@@ -138,10 +102,7 @@ def _record(row: Row[Any]) -> BenchmarkRecord:
         scale=row.scale,
         seed=row.seed,
         runs=row.runs,
-        places=tuple(
-            Place(label=label, root=percent_unescape(root), filesystem=filesystem)
-            for label, root, filesystem in decode(row.places, _Places).places
-        ),
+        places=decode(row.places, tuple[Place, ...]),
         hosts=decode_words(row.hosts),
         token=row.token,
         state=BenchmarkState(row.state),

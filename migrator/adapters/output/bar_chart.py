@@ -46,7 +46,7 @@ def bar_svg(chart: BarChart, name: str) -> Markup:
 
 
 def _highest(lines: Sequence[BarLine]) -> float:
-    return max((line.value + (line.error or 0.0) for line in lines), default=0.0) or 1.0
+    return max((line.span[1] if line.span else line.value for line in lines), default=0.0) or 1.0
 
 
 def _mark(words: str, x: float, y: int) -> Markup:
@@ -64,9 +64,8 @@ def _bar(line: BarLine, y: int, top: float, shade: float) -> Markup:
         '<rect class="bars" x="{x}" y="{y}" width="{w}" height="{h}" fill-opacity="{shade}"/>'
     ).format(tx=_LEFT - 8, ty=y + 12, label=line.label, x=_LEFT, y=y, w=width, h=_BAR, shade=shade)
     end = _LEFT + width
-    if line.error:
-        low = _LEFT + round(max(line.value - line.error, 0.0) / top * span, 1)
-        high = _LEFT + round((line.value + line.error) / top * span, 1)
+    if line.span:
+        low, high = (_LEFT + round(value / top * span, 1) for value in line.span)
         bar += Markup('<path class="tick" fill="none" d="M{low} {m}H{high}M{low} {a}V{b}M{high} {a}V{b}"/>').format(
             low=low, high=high, m=middle, a=middle - 4, b=middle + 4
         )

@@ -100,12 +100,12 @@ class Chart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BarLine:
-    """One bar: a value with its error to either side (None: not known), and both in words."""
+    """One bar: a value with the span that it was measured in (None: not known), and both in words."""
 
     label: str
     value: float
-    error: float | None
     text: str
+    span: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -139,7 +139,6 @@ def age_chart(plan: Plan) -> Iterator[Block]:
                 BarLine(
                     label=clean(bucket.label),
                     value=float(bucket.size_bytes),
-                    error=None,
                     text=f"{format_size(bucket.size_bytes)} in {format_count(bucket.files)}",
                 )
                 for bucket in usage.by_mtime
@@ -172,10 +171,9 @@ def freeze_chart(cutovers: Sequence[CutoverFacts]) -> Iterator[Block]:
                 BarLine(
                     label="predicted",
                     value=one.predicted_freeze_s or 0.0,
-                    error=None,
                     text=format_duration(one.predicted_freeze_s or 0.0),
                 ),
-                BarLine(label="real", value=one.freeze_s or 0.0, error=None, text=format_duration(one.freeze_s or 0.0)),
+                BarLine(label="real", value=one.freeze_s or 0.0, text=format_duration(one.freeze_s or 0.0)),
             ),
         )
         for one in newest

@@ -25,7 +25,7 @@ _USERS = 10
 _NAME = 24
 _NOTE = (
     "Each test ran some times on the source just before the freeze, and on the target just after it; the first round of several does "
-    "not count. Faster and slower are said where the 95 % interval leaves out 1. The two were measured at different times, while "
+    "not count. Faster and slower are said where the ranges on both sides lie apart, of three runs or more on each. The two were measured at different times, while "
     "others worked; of this machine only the pages of the files that were read were dropped before, of servers nothing was."
 )
 
@@ -85,10 +85,7 @@ def _chart(users: Sequence[UserSpeedUps], sums: Sequence[SpeedUpSum], every: int
     groups = tuple(
         (
             shortened(clean(user.tree.user), _NAME),
-            tuple(
-                BarLine(label=one.test.words, value=one.factor, error=None, text=_bar_words(one))
-                for one in user.speed_ups
-            ),
+            tuple(BarLine(label=one.test.words, value=one.factor, text=_bar_words(one)) for one in user.speed_ups),
         )
         for user in users
     )

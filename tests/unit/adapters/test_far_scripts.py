@@ -9,13 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from migrator.adapters.benchmarks import hosts, tree_timing
+from migrator.adapters.benchmarks import tree_timing
 from migrator.adapters.bricks import asking as bricks_asking
 from migrator.adapters.bricks import far_brick, new_places, places
 from migrator.adapters.executors import far_bundle, host_room, host_roots
 from migrator.adapters.far_source import far_argv
 from migrator.adapters.filesystems import xattrs
 from migrator.adapters.writers import asking, clients
+from migrator.bootstrap.benchmarking import benchmark_script
 
 ADAPTERS = "migrator.adapters"
 _LONGEST_ARGUMENT_BYTES = 32 * 4096
@@ -42,7 +43,7 @@ def test_every_module_is_python_3_9_of_the_standard_library_alone(package: str, 
 
 
 ARGUMENTS = {
-    "benchmark": hosts.script(),
+    "benchmark": benchmark_script(b"python3")[-1],
     "tree": tree_timing._script(),
     "writers": asking.script(),
     "clients": clients._script(),

@@ -9,25 +9,36 @@ import pytest
 from rich.console import Console
 
 from migrator.adapters.output.bar_chart import bar_svg
-from migrator.adapters.output.benchmark_calls import summary_document
-from migrator.adapters.output.benchmark_document import comparison_document, mean_words, value_words
+from migrator.adapters.output.benchmark_document import (
+    comparison_document,
+    figure_words,
+    summary_document,
+    value_words,
+)
 from migrator.adapters.output.document import BarChart, Document
 from migrator.adapters.output.html import to_html
 from migrator.adapters.output.markdown import to_markdown
 from migrator.adapters.output.tables import print_document
 from migrator.decide.benchmark_comparison import compare
-from migrator.decide.benchmark_statistics import series
-from migrator.domain.benchmark import BenchmarkState, Measurement, Place, SuiteName, Unit
-from migrator.domain.benchmark_run import BenchmarkResult, BenchmarkSummary
+from migrator.decide.repeated_runs import series
+from migrator.domain.benchmark import (
+    BenchmarkResult,
+    BenchmarkState,
+    BenchmarkSummary,
+    Measurement,
+    Place,
+    SuiteName,
+    Unit,
+)
 from migrator.domain.paths import show
 from migrator.domain.units import GIB, MIB
-from tests.unit.decide.test_benchmark_comparison import RECORD, A, B, measured
+from tests.unit.decide.test_benchmark_comparison import FAST, RECORD, SLOW, A, B, measured
 
 HOSTILE = "/<script>alert(1)</script>\u202e\x1b[31m"
 
 
 def of(*places: Place) -> Document:
-    values = [[10.0, 20.0, 30.0], [2.0, 4.1, 6.0]]
+    values = [SLOW, FAST]
     measurements = [one for place, each in zip(places, values, strict=True) for one in measured(place, each)]
     result = BenchmarkResult(record=replace(RECORD, places=places), measurements=tuple(measurements))
     return comparison_document(compare([result]), charts=True)
@@ -44,13 +55,13 @@ def printed(document: Document) -> str:
     return console.file.getvalue()
 
 
-def test_means_with_errors_noise_load_and_published_figures_are_all_there() -> None:
+def test_medians_with_ranges_noise_load_and_published_figures_are_all_there() -> None:
     for text in (printed(of(A, B)), to_markdown(of(A, B)).replace("\\", "")):
         assert "scale 0.01 (1 % of the published sizes)" in text
-        assert "20 ± 5.77 s" in text
-        assert "4.03 ± 1.16 s" in text
+        assert "20 s (5 to 40)" in text
+        assert "4.1 s (1.1 to 8)" in text
         assert "beyond the noise" in text
-        assert "2 ± 0" in text
+        assert "2 (2 to 2)" in text
         assert "Mangalam" in text
 
 
@@ -58,9 +69,9 @@ def test_bars_are_as_long_as_their_values_and_told_in_words() -> None:
     (chart,) = charts(of(A, B))
     root = ET.fromstring(str(bar_svg(chart, "c")))
     bars = [float(bar.get("width", "0")) for bar in root.iter("rect")]
-    assert bars[0] / bars[1] == pytest.approx(20 / 4.0333, rel=0.02)
+    assert bars[0] / bars[1] == pytest.approx(20 / 4.1, rel=0.02)
     words = [node.text for node in root.iter("text")]
-    assert "20 ± 5.77 s" in words
+    assert "20 s (5 to 40)" in words
     assert "ls -lR, shorter is better" in words
     assert root.find("title") is not None
     told = root.find("desc")
@@ -80,22 +91,22 @@ def test_a_path_is_text_in_every_output() -> None:
 @pytest.mark.parametrize(
     ("values", "unit", "words"),
     [
-        ([81.0, 82.42], Unit.SECONDS, "81.7 ± 0.71 s"),
-        ([0.002, 0.004], Unit.SECONDS, "3 ± 1 ms"),
+        ([81.0, 82.42], Unit.SECONDS, "81.7 s (81 to 82.4)"),
+        ([0.002, 0.004], Unit.SECONDS, "3 ms (2 to 4)"),
         ([1048576.0], Unit.BYTES_PER_S, "1 MiB/s"),
-        ([1.9 * GIB, 0.3 * GIB], Unit.BYTES_PER_S, "1.1 ± 0.8 GiB/s"),
-        ([500.0 * MIB, 100.0 * MIB], Unit.BYTES_PER_S, "300 ± 200 MiB/s"),
-        ([0.0145, 0.0165], Unit.MILLISECONDS, "15.5 ± 1 µs"),
-        ([12000.0, 14000.0], Unit.OPERATIONS_PER_S, "13,000 ± 1,000 ops/s"),
+        ([1.9 * GIB, 0.3 * GIB], Unit.BYTES_PER_S, "1.1 GiB/s (0.3 to 1.9)"),
+        ([500.0 * MIB, 100.0 * MIB], Unit.BYTES_PER_S, "300 MiB/s (100 to 500)"),
+        ([0.0145, 0.0165], Unit.MILLISECONDS, "15.5 µs (14.5 to 16.5)"),
+        ([12000.0, 14000.0], Unit.OPERATIONS_PER_S, "13,000 ops/s (12,000 to 14,000)"),
         ([3.643], Unit.MILLISECONDS, "3.64 ms"),
     ],
 )
-def test_means_are_told_with_their_unit(values: list[float], unit: Unit, words: str) -> None:
-    assert mean_words(series(values), unit) == words
-    assert value_words(values[0], unit).split()[-1] == words.rsplit(maxsplit=1)[-1]
+def test_figures_are_told_with_their_unit(values: list[float], unit: Unit, words: str) -> None:
+    assert figure_words(series(values), unit) == words
+    assert value_words(values[0], unit).split()[-1] == words.split()[1]
 
 
-def test_what_else_was_measured_stands_in_a_table_of_its_own() -> None:
+def test_what_else_was_measured_stands_beside_it() -> None:
     one = Measurement(
         place="source",
         run=1,

@@ -1,0 +1,517 @@
+"""What `bench` sends to a host: one question as JSON on standard input, one answer as JSON on standard output.
+
+Standard library of Python 3.9 alone. Works in the directory of benchmarks, which is this user's alone, by descriptors and relative
+names: its own name may be exchanged at any time by whoever may write in the root above it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import glob
+import io
+import json
+import math
+import os
+import random
+import select
+import shutil
+import signal
+import sys
+import tarfile
+import time
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from itertools import accumulate
+from typing import Any
+
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_SECTOR_BYTES = 512
+_SET_DEATH_SIGNAL = 1
+_KEPT_BYTES = 1 << 20
+_STDERR_BYTES = 2000
+_BLOCK_BYTES = 1 << 20
+_RARE = b"zyzzyva\n"
+"""What is searched for: one file has it."""
+_BUCKETS = 32
+"""Of latencies, in each doubling: a percentile is right to 2 %."""
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def main() -> None:
+    """Answer. What the file system refuses is an answer too."""
+    request = json.loads(sys.stdin.buffer.read())
+    os.umask(0o077)
+    # What programs print is for this script: not in anybody's language.
+    os.environ.update(LC_ALL="C", PATH=os.environ.get("PATH") or _PATH)
+    if request.get("dies_with") is not None:
+        _die_with(request["dies_with"])
+    try:
+        answer = _ANSWERS[request["do"]](request)
+    except OSError as error:
+        answer = {"problem": f"{error.strerror or error}: {os.fsdecode(error.filename or '')}"}
+    except ValueError as error:
+        answer = {"problem": str(error)}
+    json.dump(answer, sys.stdout)
+
+
+def _die_with(parent: int) -> None:
+    """End when the process that started this one ends."""
+    _libc.prctl(_SET_DEATH_SIGNAL, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+# -- the directory of benchmarks
+
+
+def look(request: dict[str, Any]) -> dict[str, Any]:
+    """What the file system is, what room it has, what was left in it, and which programs the host has."""
+    root = _root(request)
+    # A file would do for statvfs, and fail in the middle.
+    if not os.path.isdir(root):
+        raise ValueError(f"there is no directory {os.fsdecode(root)}; name one of a file system that is mounted there")
+    found = os.statvfs(root)
+    own = _opened_own(request)
+    left = []
+    if own is not None:
+        left = sorted(os.listdir(own))
+        os.close(own)
+    return {
+        "device": os.stat(root).st_dev,
+        "filesystem": _filesystem(os.path.realpath(root)),
+        "free_bytes": found.f_bavail * found.f_frsize,
+        "free_inodes": found.f_favail if found.f_files else None,
+        "left": left,
+        "programs": [name for name in request["programs"] if shutil.which(name)],
+    }
+
+
+def _filesystem(root: bytes) -> str:
+    best, kind = b"", ""
+    with open("/proc/self/mountinfo", "rb") as file:
+        for line in file:
+            left, _, right = line.partition(b" - ")
+            point = left.split(b" ")[4].decode("unicode_escape").encode("latin-1")
+            if (root == point or root.startswith(point.rstrip(b"/") + b"/")) and len(point) >= len(best):
+                best, kind = point, right.split(b" ")[0].decode("ascii", "replace")
+    return kind
+
+
+def _root(request: dict[str, Any]) -> bytes:
+    root: str = request["root"]
+    return root.encode("latin-1")
+
+
+def _own_path(request: dict[str, Any]) -> bytes:
+    return os.path.join(_root(request), os.fsencode(request["own"]))
+
+
+def _opened_own(request: dict[str, Any]) -> int | None:
+    """The directory of benchmarks, opened; None where there is none. Raises ValueError for one that others can change."""
+    own = _own_path(request)
+    problem = f"{os.fsdecode(own)} is not a directory that only this user can enter: move it away"
+    try:
+        descriptor = os.open(own, _DIRECTORY)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        if error.errno in (errno.ENOTDIR, errno.ELOOP):
+            raise ValueError(problem) from None
+        raise
+    found = os.fstat(descriptor)
+    if found.st_uid != os.geteuid() or found.st_mode & 0o077:
+        os.close(descriptor)
+        raise ValueError(problem)
+    return descriptor
+
+
+def _enter(request: dict[str, Any], *names: str) -> None:
+    """Be in the directory of benchmarks, or in one below it."""
+    descriptor = _opened_own(request)
+    if descriptor is None:
+        raise ValueError(f"{os.fsdecode(_own_path(request))} is not there any more")
+    os.fchdir(descriptor)
+    os.close(descriptor)
+    for name in names:
+        descriptor = os.open(os.fsencode(name), _DIRECTORY)
+        os.fchdir(descriptor)
+        os.close(descriptor)
+
+
+def make(request: dict[str, Any]) -> dict[str, Any]:
+    """The work directory."""
+    # Another host may make it at the same time.
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(_own_path(request), 0o700)
+    _enter(request)
+    os.makedirs(os.path.join(request["name"], request["part"]), exist_ok=True)
+    return {}
+
+
+def remove(request: dict[str, Any]) -> dict[str, Any]:
+    """The work directory with everything in it, and the one above where it is empty then."""
+    if not os.path.lexists(_own_path(request)):
+        return {}
+    _enter(request)
+    if os.path.lexists(request["name"]):
+        shutil.rmtree(request["name"])
+    # Others may be at work in it, or have left something.
+    with contextlib.suppress(OSError):
+        os.rmdir(_own_path(request))
+    return {}
+
+
+# -- the host
+
+
+def background(request: dict[str, Any]) -> dict[str, Any]:
+    """What disks, network and processors do while this waits."""
+    before, begin = _moved(), time.monotonic()
+    time.sleep(request["span_s"])
+    span = max(time.monotonic() - begin, 1e-9)
+    disks, network = (max(0, new - old) / span for old, new in zip(before, _moved()))
+    return {"load_average": os.getloadavg()[0], "disk_bytes_per_s": disks, "network_bytes_per_s": network}
+
+
+def _moved() -> tuple[int, int]:
+    """Bytes that disks and network devices have moved since the host started. Of real devices alone: what goes through partitions,
+    arrays, bonds or bridges would count twice.
+    """
+    disks = [_fields(f"{at}/../stat") for at in glob.glob("/sys/block/*/device")]
+    ways = [f"{at}/../statistics/{way}_bytes" for at in glob.glob("/sys/class/net/*/device") for way in ("rx", "tx")]
+    return sum(one[2] + one[6] for one in disks if one) * _SECTOR_BYTES, sum(sum(_fields(way)) for way in ways)
+
+
+def _fields(path: str) -> list[int]:
+    # Of the name as it is: what lies behind `device` is another directory.
+    try:
+        with open(os.path.normpath(path)) as file:
+            return [int(word) for word in file.read().split()]
+    except OSError:
+        return []
+
+
+def drop(request: dict[str, Any]) -> dict[str, Any]:
+    """Everything written out, and pages, names and inodes out of this host's memory, if this process may; then what is measured
+    next is loaded again, as how long programs take to load is not the question.
+    """
+    _enter(request, request["name"])
+    _sync()
+    dropped = True
+    try:
+        with open("/proc/sys/vm/drop_caches", "w") as file:
+            file.write("3\n")
+    except OSError:
+        dropped = False
+    for argv in request["warm"]:
+        _lanes([argv], 0, None)
+    return {"dropped": dropped}
+
+
+def _sync() -> None:
+    """Everything that was written to the file system of this directory is on its disks. Raises OSError."""
+    descriptor = os.open(".", os.O_RDONLY)
+    try:
+        if _libc.syncfs(descriptor) != 0:
+            code = ctypes.get_errno()
+            raise OSError(code, os.strerror(code), ".")
+    finally:
+        os.close(descriptor)
+
+
+# -- steps
+
+
+def perform(request: dict[str, Any]) -> dict[str, Any]:
+    """One step: all its lanes at once."""
+    _enter(request, request["name"], request["part"])
+    began_at, begin, lanes = _lanes(request["lanes"], request["seed"], request["start_at"])
+    if request["synced"]:
+        _sync()
+    elapsed = time.monotonic() - begin
+    kept = request["report"] or request["lanes"][0][0].startswith("@")
+    return {
+        "began_at_s": began_at,
+        "elapsed_s": elapsed,
+        "lanes": [{"problem": problem, "output": output if kept else ""} for problem, output in lanes],
+    }
+
+
+def _lanes(
+    argvs: Sequence[Sequence[str]], seed: int, start_at: float | None
+) -> tuple[float, float, list[tuple[str, str]]]:
+    """Processes that begin together at a time of this host's clock (None: now), and die with this one. When they began, by that clock
+    and by the monotonic one; why each failed, empty where it did not, and what it has written.
+    """
+    parent = os.getpid()
+    go_read, go_write = os.pipe()
+    started = []
+    for argv in argvs:
+        # A file of nothing will not do: grep ends at the first match when it sees that nobody reads.
+        out_read, out_write = os.pipe()
+        error_read, error_write = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            try:
+                _die_with(parent)
+                os.close(go_write)
+                for number, descriptor in enumerate((os.open("/dev/null", os.O_RDONLY), out_write, error_write)):
+                    os.dup2(descriptor, number)
+                os.read(go_read, 1)
+                _lane(argv, seed)
+            except (OSError, ValueError) as error:
+                os.write(2, str(error).encode("utf-8", "backslashreplace"))
+            finally:
+                os._exit(127)
+        os.close(out_write)
+        os.close(error_write)
+        started.append((pid, out_read, error_read))
+    os.close(go_read)
+    if start_at is not None:
+        time.sleep(max(0.0, start_at - time.time()))
+    began_at, begin = time.time(), time.monotonic()
+    os.close(go_write)
+    written = _drained({out for _, out, _ in started}, {error for _, _, error in started})
+    return began_at, begin, [_ended(argv, *one, written) for argv, one in zip(argvs, started)]
+
+
+def _lane(argv: Sequence[str], seed: int) -> None:
+    if not argv[0].startswith("@"):
+        os.execvp(argv[0], list(argv))  # noqa: S606 - no shell is wanted
+    details = _FUNCTIONS[argv[0]](seed, argv[1], *map(int, argv[2:]))
+    os.write(1, json.dumps(details or {}).encode())
+    os._exit(0)
+
+
+def _drained(outputs: set[int], errors: set[int]) -> dict[int, bytes]:
+    kept = dict.fromkeys(outputs | errors, b"")
+    left = set(kept)
+    while left:
+        for descriptor in select.select(left, [], [])[0]:
+            piece = os.read(descriptor, 1 << 16)
+            if not piece:
+                os.close(descriptor)
+                left.discard(descriptor)
+            elif descriptor in errors:
+                kept[descriptor] = (kept[descriptor] + piece)[-_STDERR_BYTES:]
+            elif len(kept[descriptor]) < _KEPT_BYTES:
+                kept[descriptor] += piece
+    return kept
+
+
+def _ended(argv: Sequence[str], pid: int, out: int, error: int, written: dict[int, bytes]) -> tuple[str, str]:
+    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    said = " ".join(written[error].decode("utf-8", "backslashreplace").split())
+    return f"{argv[0]} ended with {code}: {said}" if code else "", written[out].decode("utf-8", "replace")
+
+
+# -- what has no command
+
+
+def _text(seed: int) -> bytes:
+    """Lines of words, from which the files of trees are cut."""
+    source = random.Random(seed)
+    words = ["".join(source.choices("etaoinshrdlucmfwpvbgkj", k=source.randint(2, 9))) for _ in range(2000)]
+    return "".join(" ".join(source.choices(words, k=9)) + "\n" for _ in range(5000)).encode("ascii")
+
+
+def _files(seed: int, count: int, directories: int, mean: int) -> Iterator[tuple[str, bytes]]:
+    """The files of a tree: pairs of a path relative to it and of its content."""
+    source, text = random.Random(f"tree {seed}"), _text(seed)
+    for number in range(count):
+        size, begin = source.randrange(2 * mean + 1), source.randrange(len(text))
+        content = (text[begin:] + text * (size // len(text) + 1))[:size]
+        yield f"{_directory(number % directories)}/f{number:06d}.txt", (_RARE + content if number == 0 else content)
+
+
+def _directory(number: int) -> str:
+    """Directories lie in one another, eight in each, as in a tree of sources."""
+    return f"{_directory((number - 1) // 8)}/d{number}" if number else "d0"
+
+
+def tree(seed: int, path: str, count: int, directories: int, mean: int) -> None:
+    """A tree of files of words."""
+    for name, content in _files(seed, count, directories, mean):
+        full = f"{path}/{name}"
+        try:
+            file = open(full, "xb")  # noqa: SIM115 - closed below
+        except FileNotFoundError:
+            os.makedirs(os.path.dirname(full))
+            file = open(full, "xb")  # noqa: SIM115 - closed below
+        with file:
+            file.write(content)
+
+
+def archive(seed: int, path: str, count: int, directories: int, mean: int) -> None:
+    """The same as a tar, packed where its name ends with `.tgz`."""
+    packed: Any = {"mode": "w:gz", "compresslevel": 6} if path.endswith(".tgz") else {"mode": "w"}
+    with tarfile.open(path, **packed) as made:
+        for name, content in _files(seed, count, directories, mean):
+            entry = tarfile.TarInfo("tree/" + name)
+            entry.size, entry.mode = len(content), 0o644
+            made.addfile(entry, io.BytesIO(content))
+
+
+def sources(seed: int, path: str, count: int) -> None:
+    """C sources that include common headers, and a Makefile."""
+    source = random.Random(f"sources {seed}")
+    headers = range(8)
+    files = {
+        f"common{one}.h": "#pragma once\n"
+        + "".join(f"struct s{one}_{field} {{ long a; struct s{one}_{field} *next; }};\n" for field in range(60))
+        for one in headers
+    }
+    objects = [f"u{number:06d}" for number in range(count)]
+    for name in objects:
+        files[f"{name}.c"] = "".join(f'#include "common{one}.h"\n' for one in headers) + "".join(
+            f"long {name}_{function}(struct s{source.choice(headers)}_{source.randrange(60)} *p, long n) {{\n"
+            f"  long t = {source.randrange(1000)};\n"
+            "  for (; p; p = p->next) { t = t * 31 + p->a; if (t > n) t -= n; }\n  return t;\n}\n"
+            for function in range(6)
+        )
+    files["Makefile"] = (
+        f"OBJECTS = {' '.join(f'{name}.o' for name in objects)}\nlibrary.a: $(OBJECTS)\n\t@rm -f $@ && ar qcS $@ $(OBJECTS)\n"
+        "%.o: %.c\n\t@cc -O1 -c -o $@ $<\nclean:\n\t@rm -f library.a $(OBJECTS)\n"
+    )
+    os.mkdir(path)
+    for name, content in files.items():
+        with open(f"{path}/{name}", "x") as file:
+            file.write(content)
+
+
+def write(_seed: int, path: str, size: int, record: int) -> None:
+    """So many bytes of text in records, synced: through a buffer of 8 KiB, as Perl's and about that of C, where they are smaller.
+    Zeros would be less work where a file system compresses, or leaves holes.
+    """
+    line = bytes(range(33, 127)) + b"abcde\n"
+    text = (line * (record // len(line) + 1))[:record]
+    with open(path, "xb", buffering=8192) as file:
+        for _ in range(size // record):
+            file.write(text)
+        file.write(text[: size % record])
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def each(act: Callable[[str], None]) -> Callable[[int, str, int], None]:
+    """One act on every name in a directory, which is made before the first or removed after the last."""
+
+    def work(_seed: int, path: str, count: int) -> None:
+        if act is os.mkdir:
+            os.mkdir(path)
+        for number in range(count):
+            act(f"{path}/{number:06d}")
+        if act in (os.rmdir, os.unlink):
+            os.rmdir(path)
+
+    return work
+
+
+def _open_close(path: str) -> None:
+    os.close(os.open(path, os.O_RDONLY))
+
+
+def create(seed: int, path: str, count: int, most: int) -> None:
+    """Files of a new directory, of random sizes up to so many bytes."""
+    os.mkdir(path)
+    source = random.Random(seed)
+    content = source.getrandbits(8 * most).to_bytes(most, "big") if most else b""
+    for number in range(count):
+        descriptor = os.open(f"{path}/{number:06d}", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        if most:
+            os.write(descriptor, content[: source.randint(0, most)])
+        os.close(descriptor)
+
+
+def _blocks(seed: int, count: int, size: int) -> Iterator[Iterator[memoryview]]:
+    """The content of the files of a transfer, block by block: no two blocks are the same, and each costs next to no time, which is
+    measured together with what is done with it. A block is good until the next one is asked for.
+    """
+    block = bytearray(random.Random(seed).getrandbits(8 * _BLOCK_BYTES).to_bytes(_BLOCK_BYTES, "big"))
+
+    def content(number: int) -> Iterator[memoryview]:
+        for at in range(0, size, _BLOCK_BYTES):
+            block[:16] = number.to_bytes(8, "big") + at.to_bytes(8, "big")
+            yield memoryview(block)[: size - at]
+
+    for number in range(count):
+        yield content(number)
+
+
+def upload(seed: int, path: str, count: int, size: int) -> None:
+    """Files from memory, each synced."""
+    os.mkdir(path)
+    for number, blocks in enumerate(_blocks(seed, count, size)):
+        with open(f"{path}/{number:06d}", "xb") as file:
+            for block in blocks:
+                file.write(block)
+            file.flush()
+            os.fsync(file.fileno())
+
+
+def download(_seed: int, path: str, count: int, _size: int) -> None:
+    """The same files into memory, as fast as they come."""
+    buffer = bytearray(_BLOCK_BYTES)
+    for number in range(count):
+        with open(f"{path}/{number:06d}", "rb", buffering=0) as file:
+            while file.readinto(buffer):
+                pass
+
+
+def compare(seed: int, path: str, count: int, size: int) -> None:
+    """Their content. Raises ValueError where it is another one than was written."""
+    for number, blocks in enumerate(_blocks(seed, count, size)):
+        with open(f"{path}/{number:06d}", "rb") as file:
+            if not all(file.read(len(block)) == block for block in blocks) or file.read(1):
+                raise ValueError(f"file {number} of {path} came back with another content than was written")
+
+
+def read_again(_seed: int, path: str, milliseconds: int) -> dict[str, float]:
+    """Open, read and close one file until the time is over: how long each took."""
+    buckets: Counter[int] = Counter()
+    total = largest = 0.0
+    end = time.monotonic() + milliseconds / 1000
+    while not buckets or time.monotonic() < end:
+        begin = time.perf_counter()
+        descriptor = os.open(path, os.O_RDONLY)
+        while os.read(descriptor, _BLOCK_BYTES):
+            pass
+        os.close(descriptor)
+        spent = time.perf_counter() - begin
+        buckets[math.ceil(math.log2(max(spent, 1e-9)) * _BUCKETS)] += 1
+        total, largest = total + spent, max(largest, spent)
+    order = sorted(buckets)
+    below = list(accumulate(buckets[bucket] for bucket in order))
+    shares = {"p50_ms": 0.5, "p90_ms": 0.9, "p99_ms": 0.99, "p999_ms": 0.999}
+    return {
+        "mean_ms": 1000 * total / below[-1],
+        "max_ms": 1000 * largest,
+        "reads": below[-1],
+        **{
+            name: 1000 * min(2 ** (order[bisect_left(below, share * below[-1])] / _BUCKETS), largest)
+            for name, share in shares.items()
+        },
+    }
+
+
+_ANSWERS = {"look": look, "make": make, "remove": remove, "background": background, "drop": drop, "perform": perform}
+_FUNCTIONS: dict[str, Any] = {
+    "@tree": tree,
+    "@archive": archive,
+    "@sources": sources,
+    "@write": write,
+    "@mkdir": each(os.mkdir),
+    "@rmdir": each(os.rmdir),
+    "@create": create,
+    "@open": each(_open_close),
+    "@unlink": each(os.unlink),
+    "@upload": upload,
+    "@download": download,
+    "@compare": compare,
+    "@read-again": read_again,
+}
