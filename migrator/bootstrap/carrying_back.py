@@ -248,7 +248,7 @@ class BackSites:
             engine=self._engine,
             lease_s=transfer.lease_s,
             bwlimit_bytes_per_s=transfer.bwlimit_bytes_per_s,
-            retry=RetryPolicy(tries=transfer.tries),
+            retry=RetryPolicy(),
             stall_timeout_s=transfer.stall_timeout_s,
             sample_interval_s=transfer.sample_interval_s,
             reserve_bytes=transfer.reserve_bytes,

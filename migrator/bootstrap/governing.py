@@ -34,5 +34,4 @@ def governing_of(wiring: Wiring, ledger: "SqliteLedger", hosts: SiteHosts) -> Go
         measured_cost=ledger.samples.measured_cost,
         cost=ledger.samples.measured_cost(),
         by=StreamsBy(governor.streams),
-        settle_s=governor.settle_s,
     )

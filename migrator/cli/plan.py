@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
+from msgspec.structs import replace as change
 
 from migrator import bootstrap
 from migrator.bootstrap.scheduling import look_for_schedule
@@ -116,9 +117,6 @@ def _as_document(result: PlanResult) -> "Document":
 
 
 def _with_chunks(site: Site, chunk_files: int | None, chunk_size_bytes: int | None) -> Site:
-    transfer = site.transfer
-    if chunk_files is not None:
-        transfer = replace(transfer, chunk_files=chunk_files)
-    if chunk_size_bytes is not None:
-        transfer = replace(transfer, chunk_size_bytes=chunk_size_bytes)
-    return replace(site, transfer=transfer)
+    given = {"chunk_files": chunk_files, "chunk_size_bytes": chunk_size_bytes}
+    transfer = change(site.transfer, **{name: value for name, value in given.items() if value is not None})
+    return change(site, transfer=transfer)

@@ -83,7 +83,7 @@ def purge_command(
             confirm=confirm,
             dry_run=dry_run,
             reread=reread,
-            vouched=site.cutover.freeze == FreezeWay.HOOK,
+            vouched=FreezeWay(site.cutover.freeze) is FreezeWay.HOOK,
             retain_s=site.cutover.retain_s,
             max_shrink=site.transfer.max_shrink,
             names_per_s=site.cutover.purge_rate,

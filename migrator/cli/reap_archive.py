@@ -49,7 +49,7 @@ def archive_command(
     site = open_site(invocation)
     wiring = bootstrap.Wiring(site)
     done: list[TreeArchived] = []
-    limits = ArchiveLimits(max_bytes=site.reap.archive_bytes, max_members=site.reap.archive_files)
+    limits = ArchiveLimits(max_bytes=site.reap.archive_size_bytes, max_members=site.reap.archive_files)
     with (
         wiring.ledger() as ledger,
         wiring.locks().hold("run", "reap archive"),

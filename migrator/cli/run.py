@@ -88,7 +88,7 @@ def run_command(
             only_bricks=site.source.via == "bricks",
             lease_s=transfer.lease_s,
             bwlimit_bytes_per_s=bwlimit or transfer.bwlimit_bytes_per_s,
-            retry=RetryPolicy(tries=transfer.tries),
+            retry=RetryPolicy(),
             stall_timeout_s=transfer.stall_timeout_s,
             sample_interval_s=transfer.sample_interval_s,
             reserve_bytes=transfer.reserve_bytes,

@@ -4,55 +4,38 @@ import os
 import re
 import threading
 import tomllib
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-from migrator.config.keys import Key, Section
-from migrator.config.lines import Name, key_lines, line_of
-from migrator.config.sections import SECTIONS
-from migrator.config.site import (
-    BatchSection,
-    CapacitySection,
-    CutoverSection,
-    DrainSection,
-    GovernorSection,
-    HooksSection,
-    HostSection,
-    ReapSection,
-    ReapUserSection,
-    Site,
-    SiteSection,
-    SlurmSection,
-    SourceSection,
-    TargetSection,
-    TransferSection,
-    UsersSection,
-    VerifySection,
-)
-from migrator.config.values import nearest, read_value
-from migrator.decide.switching import link_setting_problem
+import msgspec
+
+from migrator.config.site import SECTIONS, Key, ReapSection, Section, Site
 from migrator.domain.errors import UsageError
 from migrator.domain.reap import ReapAction
 
+Name = tuple[str, ...]
+Values = dict[str, Any]
+
 _ANSWER_TIMEOUT_S = 5.0
-
-_REFERENCE = "docs/configuration.md lists every section and key"
 _SYNTAX_PLACE = re.compile(r"^(.*?) \(at line (\d+), column (\d+)\)$", re.DOTALL)
-
-_REAP = ("reap",)
-_ONE_OF = {"source.hosts": "a host", "reap.users": "a user"}
-
-Named = TypeVar("Named")
-Values = Mapping[str, Any]
+_TYPES = {
+    "str": "text in quotes",
+    "int": "a whole number",
+    "float": "a number",
+    "bool": "true or false",
+    "array": "a list",
+    "object": "a table",
+}
+_TYPE = re.compile("`((?:[| ]*(?:" + "|".join(_TYPES) + "))+)`")
 
 
 def load_site(file: Path) -> Site:
     """The site that site.toml describes, with every default filled in. Paths come out absolute.
 
-    Raises one UsageError that lists every mistake: unknown sections and keys, wrong types, units and choices, what is
-    missing, and source and target that lie in one another.
+    Raises one UsageError that lists every mistake: unknown sections and keys, wrong types, units and choices, missing keys,
+    and settings that exclude each other.
     """
     return parse_site(_read(file), file)
 
@@ -64,192 +47,186 @@ def parse_site(text: str, file: Path) -> Site:
     except tomllib.TOMLDecodeError as error:
         raise _syntax_error(error, text, file) from None
     file = Path(os.path.abspath(file))
-    reading = _Reading(directory=file.parent, lines=key_lines(text))
-    sections = {section.name: reading.section(section, document) for section in SECTIONS if not section.per_name}
-    hosts = reading.named("source.hosts", HostSection, document)
-    users = reading.named("reap.users", ReapUserSection, document)
-    reading.unknown_sections(document)
-    reading.volume(sections["source"])
-    reading.nesting(sections["source"], sections["target"])
-    reading.stripe(sections["target"])
-    reading.link(sections["cutover"])
-    reading.reap(ReapSection(users=users, **sections["reap"]))
+    reading = _Reading(document, file.parent)
     if reading.mistakes:
-        raise _mistakes_error(reading.mistakes, file)
-    return Site(
-        file=file,
-        site=SiteSection(**{"state_dir": file.parent / "state", **_own_dirs(file.parent), **sections["site"]}),
-        source=SourceSection(hosts=hosts, **sections["source"]),
-        target=TargetSection(**sections["target"]),
-        users=UsersSection(**sections["users"]),
-        hooks=HooksSection(**sections["hooks"]),
-        batch=BatchSection(**sections["batch"]),
-        transfer=TransferSection(**sections["transfer"]),
-        slurm=SlurmSection(**sections["slurm"]),
-        reap=ReapSection(users=users, **sections["reap"]),
-        verify=VerifySection(**sections["verify"]),
-        cutover=CutoverSection(**sections["cutover"]),
-        drain=DrainSection(**sections["drain"]),
-        capacity=CapacitySection(**sections["capacity"]),
-        governor=GovernorSection(**sections["governor"]),
-    )
+        lines = _lines(text)
+        listed = sorted((_line_of(lines, name), message) for name, message in reading.mistakes)
+        count = "one mistake" if len(listed) == 1 else f"{len(listed)} mistakes"
+        raise UsageError(
+            "\n".join(
+                [f"{file} has {count}:", *(f"  line {at}: {said}" if at else f"  {said}" for at, said in listed)]
+            ),
+            hint="docs/configuration.md lists every section and key",
+        )
+    sections: Values = {one.name: one.kind(**reading.values[one.name]) for one in SECTIONS if not one.parent}
+    return Site(file=file, **sections)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, order=True)
-class _Mistake:
-    line: int
-    message: str
-
-
-@dataclass(slots=True, kw_only=True)
 class _Reading:
-    """One reading of a document, which gathers the mistakes as it goes."""
+    """One reading of a document: the valid `values` of each section by their fields, and the `mistakes`, by the dotted name
+    of what each is about; the empty name is the file itself.
+    """
 
-    directory: Path
-    lines: Mapping[Name, int]
-    mistakes: list[_Mistake] = field(default_factory=list)
-
-    def mistake(self, name: Name, message: str) -> None:
-        self.mistakes.append(_Mistake(line=line_of(self.lines, name) or 0, message=message))
-
-    def section(self, section: Section, document: Mapping[str, object]) -> Values:
-        """The values that a section sets, by the names of the dataclass's fields."""
-        if section.name not in document:
-            known = [known.name for known in SECTIONS]
-            mistyped = any(name not in known and nearest(name, known) == section.name for name in document)
-            if section.required and not mistyped:
-                self.mistakes.append(_Mistake(line=0, message=f"section [{section.name}] is missing"))
-            return {}
-        table = document[section.name]
-        if not isinstance(table, dict):
-            self.mistake(section.path, f"{section.name} is a section: write [{section.name}] on a line of its own")
-            return {}
-        below = [other.path[-1] for other in SECTIONS if other.path[:-1] == section.path]
-        return self._keys(section, section.path, {name: table[name] for name in table if name not in below})
-
-    def named(self, name: str, kind: Callable[..., Named], document: Mapping[str, object]) -> tuple[Named, ...]:
-        """What the sections of one kind say that there is one of for each name."""
-        section = next(section for section in SECTIONS if section.name == name)
-        parent: object = document.get(section.path[0])
-        tables: object = parent.get(section.path[1], {}) if isinstance(parent, dict) else {}
-        found: list[Named] = []
-        for own, table in tables.items() if isinstance(tables, dict) else [("", tables)]:
-            where = (*section.path, own)
-            if isinstance(table, dict):
-                found.append(kind(name=own, **self._keys(section, where, table)))
-            else:
-                self.mistake(where, f'{_ONE_OF[name]} is a section of its own: [{section.name}."NAME"]')
-        return tuple(found)
-
-    def unknown_sections(self, document: Mapping[str, object]) -> None:
-        names = [section.name for section in SECTIONS if len(section.path) == 1]
+    def __init__(self, document: Mapping[str, Any], directory: Path) -> None:
+        self.mistakes: list[tuple[Name, str]] = []
+        self.values: dict[str, Values] = {}
+        self._directory = directory
         for name, value in document.items():
-            if name in names:
-                continue
-            if isinstance(value, dict):
-                near = nearest(name, names)
-                self.mistake((name,), f"unknown section [{name}]" + (f"; did you mean [{near}]?" if near else ""))
+            self._check_section_name(name, value)
+        for section in SECTIONS:
+            if section.parent:
+                tables = document.get(section.parent)
+                named = tables.get(section.name, {}) if isinstance(tables, dict) else {}
+                self.values[section.parent][section.name] = tuple(self._named(section, named))
             else:
-                self.mistake((name,), f"{name} stands outside every section{_elsewhere(name, None)}")
+                self.values[section.name] = self._section(section, document)
+        self.mistakes += _conflicts(self.values, document)
 
-    def volume(self, source: Values) -> None:
-        if source.get("kind") == "gluster" and "volume" not in source and ("source", "volume") not in self.lines:
-            self.mistake(("source", "kind"), '[source] volume is missing: kind "gluster" needs it')
-
-    def nesting(self, source: Values, target: Values) -> None:
-        if "mount" not in source or "mount" not in target:
+    def _check_section_name(self, name: str, value: object) -> None:
+        known = [section.name for section in SECTIONS if not section.parent]
+        if name in known:
             return
+        if isinstance(value, dict):
+            near = _nearest(name, known)
+            self.mistakes.append(((name,), f"unknown section [{name}]" + (f"; did you mean [{near}]?" if near else "")))
+        else:
+            self.mistakes.append(((name,), f"{name} stands outside every section{_owners(name)}"))
+
+    def _section(self, section: Section, document: Mapping[str, Any]) -> Values:
+        known = [one.name for one in SECTIONS if not one.parent]
+        mistyped = [_nearest(name, known) for name in document if name not in known]
+        if section.required and section.name not in {*document, *mistyped}:
+            self.mistakes.append(((), f"section [{section.name}] is missing"))
+        table = document.get(section.name)
+        if not isinstance(table, dict):
+            if table is not None:
+                message = f"{section.name} is a section: write [{section.name}] on a line of its own"
+                self.mistakes.append(((section.name,), message))
+            return {}
+        below = [one.name for one in SECTIONS if one.parent == section.name]
+        return self._keys(section, section.path, {name: value for name, value in table.items() if name not in below})
+
+    def _named(self, section: Section, tables: object) -> Iterator[Any]:
+        for name, table in tables.items() if isinstance(tables, dict) else [("", tables)]:
+            where = (*section.path, name)
+            if isinstance(table, dict):
+                yield section.kind(name=name, **self._keys(section, where, table))
+            else:
+                self.mistakes.append((where, f"[{section.parent}] {section.name}: write {section.header} sections"))
+
+    def _keys(self, section: Section, where: Name, table: Mapping[str, Any]) -> Values:
+        shown = _shown(where)
+        known = {key.name: key for key in section.keys}
+        values = {key.field: self._directory / key.default for key in section.keys if isinstance(key.default, Path)}
+        mistyped: list[str | None] = []
+        for name, given in table.items():
+            if (key := known.get(name)) is None:
+                # A key of another section is no typing error, however near a key of this one is.
+                near = None if _owners(name) else _nearest(name, known)
+                meant = f"; did you mean {near}?" if near else _owners(name) or f"; valid keys: {', '.join(known)}"
+                self.mistakes.append(((*where, name), f"unknown key {name} in {shown}{meant}"))
+                mistyped.append(_nearest(name, known))
+                continue
+            try:
+                value = _value(key, given)
+            except UsageError as error:
+                hint = f" ({error.hint})" if error.hint else ""
+                self.mistakes.append(((*where, name), f"{shown} {name}: {error.message}{hint}"))
+            else:
+                values[key.field] = self._directory / value if isinstance(value, Path) else value
+        for key in section.keys:
+            # A key that is only mistyped is one mistake, not two.
+            if key.required and key.name not in {*table, *mistyped}:
+                self.mistakes.append((where, f"{shown} {key.name} is missing"))
+        return values
+
+
+def _value(key: Key, given: object) -> Any:  # noqa: ANN401
+    """The value of a key. Raises UsageError with one sentence about what is wrong with it."""
+    try:
+        parsed = key.form.parse(msgspec.convert(given, key.form.given))
+        if key.choices and parsed not in key.choices:
+            near = _nearest(parsed, key.choices)
+            valid = ", ".join(f'"{choice}"' for choice in key.choices)
+            meant = f'; did you mean "{near}"?' if near else ""
+            raise UsageError(f'"{parsed}" is no choice; valid: {valid}{meant}')
+        return msgspec.convert(parsed, key.type, from_attributes=True)
+    except msgspec.ValidationError as error:
+        said, _, place = str(error).partition(" - at `$")
+        said = _TYPE.sub(lambda found: " or ".join(_TYPES[one] for one in found[1].split(" | ")), said)
+        raise UsageError(said[0].lower() + said[1:] + (f" at {place[:-1]}" if place else "")) from None
+
+
+def _conflicts(values: Mapping[str, Values], document: Mapping[str, Any]) -> Iterator[tuple[Name, str]]:
+    """Settings that are wrong together, as far as they are right alone."""
+    source, target = values["source"], values["target"]
+    if source.get("kind") == "gluster" and "volume" not in document["source"]:
+        yield ("source", "kind"), '[source] volume is missing: kind "gluster" needs it'
+    if "mount" in source and "mount" in target:
         source_root = _without_symlinks(source["mount"])
         target_root = _without_symlinks(target["mount"] / target.get("path", ""))
         where = ("target", "mount")
         if source_root == target_root:
-            self.mistake(where, f"source and target are the same directory: {source_root}")
+            yield where, f"source and target are the same directory: {source_root}"
         elif target_root.is_relative_to(source_root):
-            self.mistake(where, f"the target lies inside the source: {target_root} is below {source_root}")
+            yield where, f"the target lies inside the source: {target_root} is below {source_root}"
         elif source_root.is_relative_to(target_root):
-            self.mistake(where, f"the source lies inside the target: {source_root} is below {target_root}")
-
-    def stripe(self, target: Values) -> None:
-        """Settings that only BeeGFS has, and a size that it would refuse."""
-        names = {"beegfs": "beegfs", "stripe_count": "stripe_count", "chunk_size_bytes": "chunk_size"}
-        for name, key in names.items():
-            if name in target and target.get("kind") == "posix":
-                self.mistake(("target", key), f'[target] {key}: only a target of kind "beegfs" has it')
-        size_bytes = target.get("chunk_size_bytes")
-        if isinstance(size_bytes, int) and size_bytes & (size_bytes - 1):
-            self.mistake(("target", "chunk_size"), '[target] chunk_size: it has to be a power of two, as in "1MiB"')
-
-    def link(self, cutover: Values) -> None:
-        if "link" in cutover and (problem := link_setting_problem(cutover["link"])):
-            self.mistake(("cutover", "link"), f'[cutover] link: {problem} (as in "/home/{{user}}")')
-
-    def reap(self, reap: ReapSection) -> None:
-        """What would reap everything, and a file that no directory can hold."""
-        policy = reap.policy
-        rules = [((*_REAP,), policy.rule), *(((*_REAP, "users", name), rule) for name, rule in policy.by_name.items())]
-        for where, rule in rules:
-            if rule.action is not ReapAction.LIST and not rule.matches_anything:
-                self.mistake(
-                    (*where, "action"),
-                    f'{_shown(where)} action = "{rule.action.value}" needs older_than or smaller_than: it would hold for '
-                    "every file",
-                )
-                break
-        if "/" in reap.keep_file or reap.keep_file in (".", ".."):
-            self.mistake((*_REAP, "keep_file"), "[reap] keep_file is the name of a file, not a path")
-
-    def _keys(self, section: Section, where: Name, table: Mapping[str, object]) -> Values:
-        known = {key.name: key for key in section.keys}
-        values: dict[str, Any] = {}
-        for name, given in table.items():
-            key = known.get(name)
-            if key is None:
-                self._unknown_key(section, where, name)
-                continue
-            try:
-                values[key.field or key.name] = read_value(key, given, self.directory)
-            except UsageError as error:
-                hint = f" ({error.hint})" if error.hint else ""
-                self.mistake((*where, name), f"{_shown(where)} {name}: {error.message}{hint}")
-        # A key that is only mistyped is one mistake, not two.
-        mistyped = {nearest(name, known) for name in table if name not in known}
-        for key in section.keys:
-            if key.required and key.name not in table and key.name not in mistyped:
-                self.mistake(where, f"{_shown(where)} {key.name} is missing{_example(key)}")
-        return values
-
-    def _unknown_key(self, section: Section, where: Name, name: str) -> None:
-        # A name that is a key elsewhere is no slip of the keyboard, however near another key is.
-        near = None if _owners(name, section) else nearest(name, (key.name for key in section.keys))
-        meant = f"; did you mean {near}?" if near else _elsewhere(name, section)
-        self.mistake((*where, name), f"unknown key {name} in {_shown(where)}{meant}")
+            yield where, f"the source lies inside the target: {source_root} is below {target_root}"
+    for key in ("beegfs", "stripe_count", "chunk_size"):
+        if target.get("kind") == "posix" and key in document["target"]:
+            yield ("target", key), f'[target] {key}: only a target of kind "beegfs" has it'
+    size_bytes = target.get("chunk_size_bytes", 0)
+    if size_bytes & (size_bytes - 1):
+        yield ("target", "chunk_size"), '[target] chunk_size: it has to be a power of two, as in "1MiB"'
+    policy = ReapSection(**values["reap"]).policy
+    for names, rule in [((), policy.rule), *((("users", name), rule) for name, rule in policy.by_name.items())]:
+        if rule.action is not ReapAction.LIST and not rule.matches_anything:
+            shown = f'{_shown(("reap", *names))} action = "{rule.action}"'
+            yield ("reap", *names, "action"), f"{shown} needs older_than or smaller_than: it would match every file"
+            return
 
 
-def _own_dirs(directory: Path) -> Values:
-    return {"plans_dir": directory / "plans", "hooks_dir": directory / "hooks"}
+def _shown(section: Name) -> str:
+    return "[" + ".".join(part if part.isidentifier() else f'"{part}"' for part in section) + "]"
 
 
-def _shown(where: Name) -> str:
-    plain = [part if part.isidentifier() else f'"{part}"' for part in where]
-    return f"[{'.'.join(plain)}]"
+def _nearest(word: str, known: Iterable[str]) -> str | None:
+    choices = {choice.lower(): choice for choice in known}
+    near = get_close_matches(word.lower(), choices, n=1, cutoff=0.6)
+    return choices[near[0]] if near else None
 
 
-def _example(key: Key) -> str:
-    return f", as in {key.name} = {key.sample}" if key.sample else ""
+def _owners(name: str) -> str:
+    """Where a key of that name belongs; empty where there is no such key."""
+    owners = [section.header for section in SECTIONS if any(key.name == name for key in section.keys)]
+    return f"; it belongs in {' or '.join(owners)}" if owners else ""
 
 
-def _owners(name: str, here: Section | None) -> list[Section]:
-    return [section for section in SECTIONS if section is not here and any(key.name == name for key in section.keys)]
+def _lines(text: str) -> Mapping[Name, int]:
+    """The line of each table header and key, from 1, by its dotted name; `tomllib` does not keep them.
+
+    Each line is parsed by itself, so a line of a multi-line text that looks like a key counts as one.
+    """
+    found: dict[Name, int] = {}
+    table: Name = ()
+    for number, line in enumerate(text.split("\n"), 1):
+        header = line.lstrip().startswith("[")
+        try:
+            document: Any = tomllib.loads(line.strip() if header else line.partition("=")[0] + "= 0")
+        except tomllib.TOMLDecodeError:
+            continue
+        name = () if header else table
+        while isinstance(document, dict) and document:
+            part, document = next(iter(document.items()))
+            name = (*name, part)
+            found.setdefault(name, number)
+        table = name if header else table
+    return found
 
 
-def _elsewhere(name: str, here: Section | None) -> str:
-    """Where a key of that name belongs; what can be said when it does not belong anywhere."""
-    if owners := _owners(name, here):
-        names = (f'[{section.name}."NAME"]' if section.per_name else f"[{section.name}]" for section in owners)
-        return f"; it belongs in {' or '.join(names)}"
-    if here is None:
-        return ""
-    return f"; valid keys: {', '.join(key.name for key in here.keys)}"
+def _line_of(lines: Mapping[Name, int], name: Name) -> int:
+    """The line of a name, or of what is around it; 0 where there is none."""
+    return next((lines[name[:length]] for length in range(len(name), 0, -1) if name[:length] in lines), 0)
 
 
 def _read(file: Path) -> str:
@@ -278,21 +255,12 @@ def _syntax_error(error: tomllib.TOMLDecodeError, text: str, file: Path) -> Usag
     shown = next(iter(text.split("\n")[line - 1 : line]), "").strip()
     return UsageError(
         f"{file} is no valid TOML, line {line}: {message}" + (f"\n    {shown}" if shown else ""),
-        cause='texts need quotes ("10GiB"), and every key stands once',
+        cause='texts need quotes ("10GiB"), and a key may be set only once',
     )
 
 
-def _mistakes_error(mistakes: Iterable[_Mistake], file: Path) -> UsageError:
-    listed = [
-        f"  line {mistake.line}: {mistake.message}" if mistake.line else f"  {mistake.message}"
-        for mistake in sorted(mistakes)
-    ]
-    count = "one mistake" if len(listed) == 1 else f"{len(listed)} mistakes"
-    return UsageError("\n".join([f"{file} has {count}:", *listed]), hint=_REFERENCE)
-
-
 def _without_symlinks(path: Path) -> Path:
-    """The real path; the path as it is given where its file system does not answer: `status` must not wait for it."""
+    """The real path; the path as it is given if its file system does not answer: `status` must not wait for it."""
     found: list[str] = []
     thread = threading.Thread(target=lambda: found.append(os.path.realpath(path)), daemon=True)
     thread.start()

@@ -16,8 +16,6 @@ from migrator.domain.switching import LinkLook, LinkPlace, LinkProblem
 from migrator.domain.tree import UserTree
 from migrator.domain.units import several
 
-USER_FIELD = "{user}"
-
 _CHECK = "links"
 _NAME_LIMIT_BYTES = 255
 _WRITABLE_BY_OTHERS = 0o022
@@ -26,20 +24,6 @@ _GLUSTER = "fuse.glusterfs"
 _SHOWN = 5
 _TOLD = 20
 _BY_HOOK = 'or set [cutover] switch = "hook" and let a hook make the switch (docs/cutover.md)'
-
-
-def link_setting_problem(link: str) -> str | None:
-    """Why a text cannot be `[cutover] link`; None where it can."""
-    if USER_FIELD not in link:
-        return f"{USER_FIELD} is missing: every user has a link of his own"
-    if not link.startswith("/"):
-        return "is not absolute"
-    if any(part in ("", ".", "..") for part in link.split("/")[1:]):
-        return 'holds an empty component, "." or ".."'
-    rest = link.replace(USER_FIELD, "")
-    if "{" in rest or "}" in rest:
-        return f"knows no field but {USER_FIELD}"
-    return None if rest.isprintable() else "holds a character that cannot be shown"
 
 
 def user_problem(user: str) -> str | None:
@@ -61,7 +45,7 @@ def link_path(link: str, user: str) -> bytes:
     """The path of a user's link. Raises ValueError where the name cannot be part of one (`user_problem` says why)."""
     if problem := user_problem(user):
         raise ValueError(problem)
-    return link.replace(USER_FIELD, user).encode("utf-8", "surrogateescape")
+    return link.replace("{user}", user).encode("utf-8", "surrogateescape")
 
 
 def way_problem(way: Sequence[FileLook], euid: int, *, reached: bool) -> LinkProblem | None:

@@ -17,6 +17,9 @@ from migrator.domain.site import TargetCapabilities
 from migrator.domain.states import PassKind
 from migrator.ports.reap import ReapSelection
 
+TINY_BELOW_BYTES = 4096
+"""What tables count as tiny; it decides nothing."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usages:
@@ -37,7 +40,7 @@ class CatalogQueries(Protocol):
     def record(self) -> CatalogRecord:
         """The closing record."""
 
-    def usages(self, *, now_s: float, tiny_below_bytes: int) -> Usages:
+    def usages(self, *, now_s: float, tiny_below_bytes: int = TINY_BELOW_BYTES) -> Usages:
         """Counts, bytes and ages. Files last changed after `now_s` are in the bucket of the future."""
 
     def owners(self) -> Sequence[TreeOwner]:

@@ -156,7 +156,7 @@ class _Maker:
         quotas: Sequence[tuple[bytes, int]],
     ) -> Plan:
         catalog = queries.record
-        usages = queries.usages(now_s=self.now_s, tiny_below_bytes=self.site.reap.tiny_below_bytes)
+        usages = queries.usages(now_s=self.now_s)
         spans = without_trees(queries.link_spans(), self.moved)
         ranking = tuple(rank([one for one in usages.trees if one.tree.path not in self.moved], self.request.order))
         cost = choose_cost(ledger.samples.measured_cost(), self.site.transfer.jobs)

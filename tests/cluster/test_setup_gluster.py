@@ -4,10 +4,10 @@ import asyncio
 import os
 import subprocess
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace as change
 
 from migrator.adapters.executors.process import LocalProcesses
 from migrator.adapters.executors.threads import DaemonThreads
@@ -34,10 +34,10 @@ def site(lab: LabHandle, tmp_path: Path) -> Iterator[Site]:
     """The lab's site, with a state directory and a target of its own; the lab's sentinels are left as they were."""
     loaded = load_site(lab.site_file)
     (tmp_path / "target").mkdir()
-    yield replace(
+    yield change(
         loaded,
-        site=replace(loaded.site, state_dir=tmp_path / "state"),
-        target=replace(loaded.target, mount=tmp_path / "target"),
+        site=change(loaded.site, state_dir=tmp_path / "state"),
+        target=change(loaded.target, mount=tmp_path / "target"),
     )
     (lab.source / SENTINEL).unlink(missing_ok=True)
 
@@ -142,7 +142,7 @@ def test_a_mount_without_acls_is_told(lab: LabHandle, site: Site, tmp_path: Path
     log = f"log-file={tmp_path}/client.log"
     subprocess.run([*enter, "mount", "-t", "glusterfs", "-o", log, volume, other], check=True, capture_output=True)
     try:
-        found = doctor(replace(site, source=replace(site.source, mount=other)))
+        found = doctor(change(site, source=change(site.source, mount=other)))
     finally:
         argv = ["umount", str(other)]
         wait_until(lambda: subprocess.run(argv, capture_output=True, check=False).returncode == 0, "it is unmounted")
@@ -153,6 +153,6 @@ def test_a_mount_without_acls_is_told(lab: LabHandle, site: Site, tmp_path: Path
 
 def test_another_volume_than_the_mounted_one_is_told_as_such(lab: LabHandle, site: Site) -> None:
     init(site)
-    found = doctor(replace(site, source=replace(site.source, volume="vol2")))
+    found = doctor(change(site, source=change(site.source, volume="vol2")))
     (said,) = messages(found, "source health", FindingStatus.FAILURE)
     assert said.startswith(f"[source] volume is vol2, but the mount is of {lab.state.spec.volume}")

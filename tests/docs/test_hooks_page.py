@@ -4,8 +4,7 @@ import json
 import re
 from pathlib import Path
 
-from migrator.config.sections import SECTIONS
-from migrator.config.site import HooksSection
+from migrator.config.site import SECTIONS, HooksSection
 from migrator.decide.hooks import MOST_REASON_CHARACTERS, document, environment, judge
 from migrator.domain.errors import ExitCode
 from migrator.domain.hooks import (
@@ -127,6 +126,6 @@ def test_the_exit_codes_mean_what_the_table_says() -> None:
 
 def test_the_limits_are_those_of_the_program() -> None:
     (timeout,) = [key for one in SECTIONS if one.name == "hooks" for key in one.keys]
-    assert f"`[hooks] {timeout.name}` of site.toml, `{timeout.default.strip(chr(34))}` by default" in PAGE
+    assert f"`[hooks] {timeout.name}` of site.toml, `{timeout.default_in_toml.strip(chr(34))}` by default" in PAGE
     assert HooksSection().timeout_s == 600.0
     assert f"The last {OUTPUT_LIMIT_BYTES >> 10} KiB of its standard output" in PAGE

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from migrator.config.load import load_site
-from migrator.config.sections import SECTIONS
+from migrator.config.site import SECTIONS
 from migrator.domain.errors import ExitCode, UsageError
 
 REPOSITORY = Path(__file__).parents[2]
@@ -27,7 +27,7 @@ def test_a_sample_loads(file: Path) -> None:
 def test_the_sample_of_a_real_site_has_a_value_for_every_key() -> None:
     text = (REPOSITORY / "docs" / "samples" / "site.toml").read_text(encoding="utf-8")
     for section in SECTIONS:
-        header = f'[{section.name}."' if section.per_name else f"[{section.name}]"
+        header = section.header.removesuffix('NAME"]')
         assert header in text
         body = text.split(header, 1)[1].split("\n[", 1)[0]
         for key in section.keys:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TypeVar
 
 import pytest
+from msgspec.structs import replace as change
 
 from migrator.adapters.executors.local import LocalExecutor
 from migrator.adapters.executors.process import LocalProcesses
@@ -84,7 +85,7 @@ def failures(found: dict[str, list[Finding]]) -> dict[str, str]:
 @pytest.mark.needs_root
 def test_a_site_that_is_fit(scratch: Path, make_xfs: Callable[[], XfsMount]) -> None:
     site = make_site(scratch, source=make_xfs().path, target=make_xfs().path)
-    site = replace(site, transfer=replace(site.transfer, reserve_bytes=1024))
+    site = change(site, transfer=change(site.transfer, reserve_bytes=1024))
     init(site)
     found = doctor(site)
     assert failures(found) == {}
@@ -211,13 +212,13 @@ def test_streams_that_cannot_be_confined_are_told(tmp_path: Path) -> None:
 
 def test_a_state_directory_on_the_target_is_told(tmp_path: Path) -> None:
     site = make_site(tmp_path)
-    site = replace(site, site=replace(site.site, state_dir=site.target.root / "state"))
+    site = change(site, site=change(site.site, state_dir=site.target.root / "state"))
     assert "lies on the target" in failures(doctor(site))["state directory"]
 
 
 def test_a_missing_users_map_is_told(tmp_path: Path) -> None:
     site = make_site(tmp_path)
-    site = replace(site, users=replace(site.users, map=tmp_path / "users.csv"))
+    site = change(site, users=change(site.users, map=tmp_path / "users.csv"))
     assert "is missing" in failures(doctor(site))["users map"]
     (tmp_path / "users.csv").write_text("", encoding="utf-8")
     assert "users map" not in failures(doctor(site))
@@ -249,19 +250,19 @@ def test_plain_directories_on_one_file_system_are_warned_of(tmp_path: Path) -> N
 def test_a_glob_that_matches_nothing_is_a_failure(tmp_path: Path) -> None:
     site = make_site(tmp_path)
     assert [finding.message for finding in doctor(site)["user trees"]] == ["1 user tree"]
-    site = replace(site, users=replace(site.users, trees=("home/*", "homes/*")))
+    site = change(site, users=change(site.users, trees=("home/*", "homes/*")))
     assert "'homes/*' matches no directory" in failures(doctor(site))["user trees"]
 
 
 def test_user_trees_that_overlap_are_a_failure(tmp_path: Path) -> None:
     site = make_site(tmp_path)
-    site = replace(site, users=replace(site.users, trees=("home/*", "home")))
+    site = change(site, users=change(site.users, trees=("home/*", "home")))
     assert "overlap" in failures(doctor(site))["user trees"]
 
 
 def test_a_gluster_source_that_is_not_mounted_is_to_be_mounted(tmp_path: Path) -> None:
     site = make_site(tmp_path)
-    site = replace(site, source=replace(site.source, kind="gluster", volume="vol1"))
+    site = change(site, source=change(site.source, kind="gluster", volume="vol1"))
     found = doctor(site)
     (health,) = found["source health"]
     assert (health.status, health.message) == (FAILURE, "not known: the source is not mounted")

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace as change
 
 from migrator.adapters.executors.host_room import look_at_room
 from migrator.adapters.executors.host_roots import look_at_roots
@@ -110,7 +111,7 @@ def of(findings: list[Finding], check: str) -> list[tuple[FindingStatus, str]]:
 def site(tmp_path: Path) -> Site:
     site = make_site(tmp_path)
     (site.target.root / os.fsdecode(SENTINEL_NAME)).write_text("site one\n")
-    return replace(site, transfer=replace(site.transfer, reserve_bytes=0))
+    return change(site, transfer=change(site.transfer, reserve_bytes=0))
 
 
 def test_one_host_is_lost_and_the_other_is_looked_at(site: Site, tmp_path: Path) -> None:

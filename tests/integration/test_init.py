@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from msgspec.structs import replace as change
 
 from migrator.adapters.filesystems.posix import PosixSource
 from migrator.adapters.filesystems.target import MountedTarget
@@ -200,7 +201,7 @@ def test_a_missing_mount_point_is_refused(tmp_path: Path, side: str) -> None:
 
 def test_a_source_of_kind_gluster_that_is_not_mounted_is_refused(tmp_path: Path) -> None:
     site = make_site(tmp_path)
-    site = replace(site, source=replace(site.source, kind="gluster", volume="vol1"))
+    site = change(site, source=change(site.source, kind="gluster", volume="vol1"))
     with pytest.raises(Refused, match="the source is no gluster file system but"):
         init(site)
 

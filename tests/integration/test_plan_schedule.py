@@ -1,9 +1,9 @@
 """The conversion schedule in a plan, from a real catalog of bricks and an invented volume."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace as change
 
 from migrator.adapters.catalog.usage import CatalogQueryFiles
 from migrator.config.site import CapacitySection
@@ -88,10 +88,10 @@ def planned(
 def scanned(world: World) -> World:
     world.init()
     world.scanned(entries(), bricks=BRICKS)
-    world.site = replace(
+    world.site = change(
         world.site,
         capacity=CapacitySection(max_fill=0.95, growth_bytes_per_day=0),
-        target=replace(world.site.target, inodes_free=10**6),
+        target=change(world.site.target, inodes_free=10**6),
     )
     return world
 
@@ -139,7 +139,7 @@ def test_growth_and_trash_come_from_the_site(scanned: World) -> None:
     before = schedule_of(planned(scanned, free_bytes=400 * MIB)).orders[0].outcome
     assert [step.waited_days for step in before.batches] == [0, 0, 0]
     # The trash of two weeks, and what is added until bricks are cleared, leave no room for the last: they wait for a brick.
-    scanned.site = replace(scanned.site, capacity=CapacitySection(max_fill=0.95, growth_bytes_per_day=MIB))
+    scanned.site = change(scanned.site, capacity=CapacitySection(max_fill=0.95, growth_bytes_per_day=MIB))
     schedule = schedule_of(planned(scanned, free_bytes=400 * MIB))
     assert schedule.growth_bytes_per_day == MIB
     after = schedule.orders[0].outcome
@@ -156,7 +156,7 @@ def test_drains_and_growth_come_from_what_was_measured_here(scanned: World, monk
         return make_schedule(site, assumptions=assumptions)
 
     monkeypatch.setattr("migrator.stages.plan_schedule.make_schedule", kept)
-    scanned.site = replace(scanned.site, capacity=CapacitySection(max_fill=0.95, growth_bytes_per_day=7 * MIB))
+    scanned.site = change(scanned.site, capacity=CapacitySection(max_fill=0.95, growth_bytes_per_day=7 * MIB))
     before = schedule_of(planned(scanned, free_bytes=2000 * MIB))
     assert (before.growth_bytes_per_day, before.growth_basis.startswith("[capacity] growth")) == (7 * MIB, True)
     assert any("drains: assumed" in sentence for sentence in before.assumptions)
@@ -231,7 +231,7 @@ def test_users_who_moved_before_hold_their_bricks_until_they_are_purged(scanned:
     # On the target since the third second of the epoch: to be purged in twenty days.
     cut_over(scanned.root / "ledger.db", "alice")
     retain_s = int(now_s - 3 + 20 * DAY_S)
-    scanned.site = replace(scanned.site, cutover=replace(scanned.site.cutover, retain_s=retain_s))
+    scanned.site = change(scanned.site, cutover=change(scanned.site.cutover, retain_s=retain_s))
     result = planned(scanned)
     assert result.left_out == (ALICE,)
     outcome = schedule_of(result).orders[0].outcome
@@ -242,7 +242,7 @@ def test_users_who_moved_before_hold_their_bricks_until_they_are_purged(scanned:
 def test_a_catalog_of_the_mount_does_not_tell(world: World) -> None:
     world.init()
     world.scanned([directory(b"home"), *(directory(tree) for tree in TREES), invented(ALICE + b"/a", size_bytes=5)])
-    world.site = replace(world.site, target=replace(world.site.target, inodes_free=10**6))
+    world.site = change(world.site, target=change(world.site.target, inodes_free=10**6))
     schedule = schedule_of(planned(world))
     assert schedule.problem is not None
     assert "migrator scan --via bricks" in schedule.problem

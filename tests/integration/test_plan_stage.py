@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace as change
 
 from migrator.adapters.catalog.usage import CatalogQueryFiles
 from migrator.adapters.ledger.sqlite import open_ledger
@@ -216,7 +217,7 @@ def test_bricks_and_big_files_shape_the_chunks(ready: World) -> None:
         found.append(invented(b"%s/d/%d" % (ALICE, number), size_bytes=50, mtime_ns=number, brick=bricks[number % 2]))
     found.append(invented(ALICE + b"/big", size_bytes=70 * MIB, brick="two:/b"))
     ready.scanned(found, name="catalog-2", bricks=bricks)
-    ready.site = replace(ready.site, transfer=replace(ready.site.transfer, range_size_bytes=20 * MIB))
+    ready.site = change(ready.site, transfer=change(ready.site.transfer, range_size_bytes=20 * MIB))
     batch, *_ = ready.plan().plan.batches
     assert (batch.files, batch.directories, batch.size_bytes) == (7, 1, 70 * MIB + 300)
     chunks = list(ready.lists.chunks(batch.chunk_list))
@@ -235,14 +236,14 @@ def test_bricks_and_big_files_shape_the_chunks(ready: World) -> None:
     assert (whole.path, whole.size_bytes, whole.file_size_bytes) == (ALICE + b"/big", 0, 70 * MIB)
     assert [one.mtime_ns for one in ready.lists.paths(batch.chunk_list, 3)] == [0, 2, 4]
     # An engine that copies whole files only gets whole files.
-    ready.site = replace(ready.site, transfer=replace(ready.site.transfer, engine="rsync"))
+    ready.site = change(ready.site, transfer=change(ready.site.transfer, engine="rsync"))
     batch, *_ = ready.plan().plan.batches
     kinds = Counter(one.kind for one in ready.lists.chunks(batch.chunk_list))
     assert (kinds[ChunkKind.RANGES], batch.size_bytes) == (0, 70 * MIB + 300)
 
 
 def test_trees_that_share_links_share_a_batch_where_they_may(ready: World) -> None:
-    ready.site = replace(ready.site, batch=replace(ready.site.batch, max_users=2))
+    ready.site = change(ready.site, batch=change(ready.site.batch, max_users=2))
     plan = ready.plan().plan
     assert [{tree.path for tree in batch.trees} for batch in plan.batches] == [{ALICE, CAROL}, {BOB}]
     assert of_kind(plan, SurpriseKind.HARD_LINKS_IN_BATCH) == {ALICE: 2, CAROL: 1}
@@ -305,7 +306,7 @@ def test_unknown_inodes_are_refused_and_nothing_is_written(ready: World) -> None
 
 
 def test_inodes_from_the_configuration_are_believed_where_the_file_system_is_silent(ready: World) -> None:
-    ready.site = replace(ready.site, target=replace(ready.site.target, inodes_free=14))
+    ready.site = change(ready.site, target=change(ready.site.target, inodes_free=14))
     assert [batch.fits for batch in ready.plan(capacity=UNKNOWN).plan.batches] == [True, False, False]
 
 

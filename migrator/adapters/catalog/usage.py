@@ -25,7 +25,7 @@ from migrator.domain.schedule_facts import TreeOnBrick
 from migrator.domain.site import TargetCapabilities
 from migrator.domain.tree import UserTree
 from migrator.domain.units import DAY_S, MIB, NS_PER_S
-from migrator.ports.usage import CatalogQueries, Usages
+from migrator.ports.usage import TINY_BELOW_BYTES, CatalogQueries, Usages
 
 DUCKDB_MEMORY_BYTES = 448 * MIB
 """Of the 1 GB that planning may take; the rest is for what DuckDB does not count, pyarrow and the open chunks."""
@@ -75,7 +75,7 @@ class UsageQueries:
     def _all(self, query: str, parameters: dict[str, object] | None = None) -> list[tuple[object, ...]]:
         return self._connection.execute(query, parameters).fetchall()
 
-    def usages(self, *, now_s: float, tiny_below_bytes: int) -> Usages:
+    def usages(self, *, now_s: float, tiny_below_bytes: int = TINY_BELOW_BYTES) -> Usages:
         """Counts, bytes and ages of every tree, and of what lies outside."""
         tallies: dict[bytes | None, _Tally] = {tree.path: _Tally() for tree in self._record.trees}
         parameters: dict[str, object] = {"tiny": tiny_below_bytes}

@@ -63,7 +63,7 @@ def list_reaped(
         selection = queries.reap(rules, keep_file=policy.keep_file, now_s=now_s)
         found = selection.trees()
         directories = selection.directories(DIRECTORIES_SHOWN)
-        usages = queries.usages(now_s=now_s, tiny_below_bytes=site.reap.tiny_below_bytes)
+        usages = queries.usages(now_s=now_s)
         if rows is not None:
             by_path = {tree.path: tree for tree in trees}
             for block in selection.rows(listed=True):

@@ -1,5 +1,8 @@
 """The commented site.toml that `init` writes."""
 
+import json
+import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -8,7 +11,7 @@ from hypothesis import strategies as st
 
 from migrator.config.load import parse_site
 from migrator.config.render import SiteDraft, render_reference, render_site
-from migrator.config.sections import SECTIONS
+from migrator.config.site import SECTIONS
 from migrator.domain.errors import UsageError
 
 FILE = Path("/etc/migrator/site.toml")
@@ -66,19 +69,44 @@ def test_a_path_that_toml_cannot_hold_is_refused() -> None:
 
 def test_what_stands_there_as_a_comment_is_valid_too() -> None:
     """A reader takes the mark away from any line, and the file still loads."""
-    text = render_site(draft())
-    keys = {key.name for section in SECTIONS for key in section.keys}
-    opened = [
-        line[2:] if line.startswith("# [") or line[2:].split(" = ")[0] in keys else line for line in text.splitlines()
-    ]
-    site = parse_site("\n".join(opened), FILE)
+    head, _, rest = render_site(draft()).partition("\n\n")
+    assert all(line.startswith("# ") for line in head.splitlines())
+    site = parse_site(rest.replace("# ", "", 1) if rest.startswith("# ") else rest.replace("\n# ", "\n"), FILE)
     assert site.governor.max_load == 32
     assert [host.name for host in site.source.hosts] == ["NAME"]
 
 
-def test_every_key_is_in_the_file_and_in_the_reference() -> None:
-    text, reference = render_site(draft()), render_reference()
+def test_a_new_file_is_short() -> None:
+    lines = render_site(
+        draft(state_dir=Path("/var/lib/migrator"), target_path="a", gluster="g", inodes_free=7)
+    ).splitlines()
+    assert len(lines) <= 60
+    assert max(map(len, lines)) <= 120
+
+
+def test_every_key_is_in_the_reference_and_described() -> None:
+    reference = render_reference()
     for section in SECTIONS:
         for key in section.keys:
-            assert f"{key.name} = " in text
-            assert f"| `{key.name}` |" in reference
+            rows = [line for line in reference.splitlines() if f"| `{key.name}` |" in line]
+            assert rows
+            assert all(len(row.split(" | ")[-1]) > len("As in [") for row in rows)
+
+
+def test_every_example_is_valid() -> None:
+    """The examples in the reference, each in its section."""
+    for section in SECTIONS:
+        body = render_reference().split(f"## {section.header}\n")[1].split("\n## ")[0]
+        for name, example in re.findall(r"^\| `(\w+)` .* Example: `(.*)`\. \|$", body, re.MULTILINE):
+            document = tomllib.loads(render_site(draft()))
+            table = document
+            for part in (*section.path, "NAME") if section.parent else section.path:
+                table = table.setdefault(part, {})
+            table[name] = tomllib.loads(f"x = {example}")["x"]
+            parse_site("\n".join(f"{part} = {_inline(value)}" for part, value in document.items()), FILE)
+
+
+def _inline(value: object) -> str:
+    if not isinstance(value, dict):
+        return json.dumps(value)
+    return "{" + ", ".join(f"{name} = {_inline(held)}" for name, held in value.items()) + "}"

@@ -11,7 +11,6 @@ from migrator.decide.switching import (
     check_switch_hooks,
     link_path,
     link_problem,
-    link_setting_problem,
     opened_mode,
     top_before,
     user_problem,
@@ -46,28 +45,6 @@ def look(
         text=b"text",
         leads_to=leads_to or b"/mnt/gl/home/" + user.encode(),
     )
-
-
-@pytest.mark.parametrize(
-    ("link", "says"),
-    [
-        ("/home/{user}", None),
-        ("/home/{user}/data-{user}", None),
-        ("/home/users", "{user} is missing"),
-        ("home/{user}", "not absolute"),
-        ("{user}", "not absolute"),
-        ("/home/../{user}", "empty component"),
-        ("/home/./{user}", "empty component"),
-        ("/home//{user}", "empty component"),
-        ("/home/{user}/", "empty component"),
-        ("/home/{tree}/{user}", "no field but"),
-        ("/home/{{user}}", "no field but"),
-        ("/ho\nme/{user}", "cannot be shown"),
-    ],
-)
-def test_settings(link: str, says: str | None) -> None:
-    problem = link_setting_problem(link)
-    assert problem is None if says is None else says in (problem or "")
 
 
 @pytest.mark.parametrize("user", ["alice", "a.b", "a-b_c", "MACHINE$", "jürgen", "a b", "x@example.org", "{user}"])
