@@ -1,15 +1,21 @@
 """`metrics`: for Prometheus. It reads the ledger and disturbs nothing."""
 
+import asyncio
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import click
 
 from migrator import bootstrap
+from migrator.bootstrap.local_time import window_standings
 from migrator.cli.context import describe_error, open_site, verb
 from migrator.cli.invocation import Invocation
 from migrator.cli.options import Duration, plan_option
-from migrator.cli.serve import announce, serve_until_stopped, served
+from migrator.cli.serve import serve, serve_until_stopped, served
 from migrator.domain.errors import ExitCode, MigratorError, UsageError
+from migrator.domain.metrics import MetricFamily
+from migrator.stages.metrics import read_metrics
+from migrator.stages.watch import pause_s
 
 _LEAST_INTERVAL_S = 1.0
 
@@ -47,24 +53,22 @@ def metrics_command(
     """Progress, rates, errors, drains, freezes and signs of life for Prometheus; on standard output without options."""
     _check(textfile, interval_s, listen, token_file, names)
     wiring = bootstrap.Wiring(open_site(invocation))
-    from migrator.bootstrap import serving  # noqa: PLC0415 - its libraries are loaded only for this
-
     # Whatever is wrong is said before anything is served.
-    families = serving.metrics_of(wiring, plan_name)
+    families = _read(wiring, plan_name)
     if listen is not None:
-        listener = serving.listen(listen, token_file=token_file, names=names)
-        return serve_until_stopped(
-            serving.serve_metrics(
-                wiring, listener, plan=plan_name, say=lambda where: announce(invocation, where, "metrics", "metrics")
-            ),
-            listener.close,
-        )
+        from migrator.bootstrap import serving  # noqa: PLC0415 - its libraries are loaded only for this
+
+        routes = serving.metrics_routes(lambda: _read(wiring, plan_name))
+        server = serving.listen(listen, routes, token_file=token_file, names=names)
+        return serve_until_stopped(serve(invocation, server, "metrics", "metrics"))
     if textfile is not None:
-        serving.write_metrics(textfile, families)
+        from migrator.adapters.output.prometheus import write_metrics  # noqa: PLC0415
+
+        file = textfile
+        write_metrics(file, families)
         if interval_s is not None:
-            return serve_until_stopped(
-                serving.keep_writing(wiring, textfile, plan=plan_name, interval_s=interval_s, say=_say)
-            )
+            again = _repeat(lambda: write_metrics(file, _read(wiring, plan_name)), wiring, interval_s)
+            return serve_until_stopped(again)
         return ExitCode.DONE
     if invocation.as_json:
         from migrator.adapters.output.json_form import to_json  # noqa: PLC0415
@@ -98,5 +102,21 @@ def _check(
         raise UsageError("--token-file and --name are for --listen", hint="add --listen 127.0.0.1:9465")
 
 
-def _say(error: MigratorError) -> None:
-    click.echo(describe_error(error), err=True)
+def _read(wiring: bootstrap.Wiring, plan: str | None) -> Sequence[MetricFamily]:
+    with wiring.ledger(read_only=True) as ledger:
+        now_s = wiring.clock.now_s()
+        windows = window_standings(wiring.site, now_s)
+        return read_metrics(ledger, now_s=now_s, plan=plan, is_gone=bootstrap.process_is_gone, windows=windows)
+
+
+async def _repeat(write: Callable[[], None], wiring: bootstrap.Wiring, interval_s: float) -> None:
+    """Until it is cancelled. What fails is reported and tried again: the file before stays."""
+    took_s = 0.0
+    while True:
+        await asyncio.sleep(pause_s(interval_s, took_s))
+        began_s = wiring.clock.monotonic_s()
+        try:
+            await asyncio.to_thread(write)
+        except MigratorError as error:
+            click.echo(describe_error(error), err=True)
+        took_s = wiring.clock.monotonic_s() - began_s

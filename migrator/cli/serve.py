@@ -1,8 +1,9 @@
 """`serve`: the report as a page that reads the ledger anew by itself. It changes nothing."""
 
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -12,7 +13,11 @@ from migrator.cli.context import open_site, run_to_end, verb
 from migrator.cli.invocation import Invocation
 from migrator.cli.options import Duration, plan_option
 from migrator.domain.errors import ExitCode, Interrupted
-from migrator.domain.serving import Listening
+from migrator.domain.report import ReportFacts
+from migrator.stages.report import read_report
+
+if TYPE_CHECKING:
+    from migrator.bootstrap.serving import Server
 
 _LEAST_INTERVAL_S = 1.0
 
@@ -67,34 +72,33 @@ def serve_command(
     wiring.ledger(read_only=True).close()
     from migrator.bootstrap import serving  # noqa: PLC0415 - its libraries are loaded only for this
 
-    listener = serving.listen(listen, token_file=token_file, names=names)
-    return serve_until_stopped(
-        serving.serve_report(
-            wiring,
-            listener,
-            plan=plan_name,
-            interval_s=interval_s,
-            say=lambda where: announce(invocation, where, "the report", ""),
-        ),
-        listener.close,
-    )
+    def read() -> ReportFacts:
+        with wiring.ledger(read_only=True) as ledger:
+            now_s = wiring.clock.now_s()
+            plans = wiring.plans(None)
+            return read_report(ledger, plans, now_s=now_s, plan=plan_name, is_gone=bootstrap.process_is_gone)
+
+    routes = serving.report_routes(read, interval_s=interval_s)
+    server = serving.listen(listen, routes, token_file=token_file, names=names)
+    return serve_until_stopped(serve(invocation, server, "the report"))
 
 
-def announce(invocation: Invocation, where: Listening, what: str, path: str) -> None:
-    """Say where something is served now, also to whoever reads a pipe."""
-    if invocation.as_json:
-        click.echo(to_json(where, indent=None), nl=False)
-        return
+async def serve(invocation: Invocation, server: "Server", what: str, path: str = "") -> None:
+    """Serve until it is cancelled, and say where, also to whoever reads a pipe."""
+    where = server.listening
     token = " (append ?token=..., once)" if where.token and not path else ""
-    click.echo(f"migrator: {what} at {where.url}{path}{token}; Ctrl-C ends it", err=True)
+
+    def announce() -> None:
+        if invocation.as_json:
+            click.echo(to_json(where, indent=None), nl=False)
+        else:
+            click.echo(f"migrator: {what} at {where.url}{path}{token}; Ctrl-C ends it", err=True)
+
+    await server.serve(announce)
 
 
-def serve_until_stopped(work: Coroutine[Any, Any, None], close: Callable[[], None] = lambda: None) -> ExitCode:
-    """Serve until a signal comes, which is how this ends, and close what was opened for it."""
-    try:
+def serve_until_stopped(work: Coroutine[Any, Any, None]) -> ExitCode:
+    """Serve until a signal comes, which is how this ends."""
+    with suppress(Interrupted):
         run_to_end(work, when_interrupted="")
-    except Interrupted:
-        pass
-    finally:
-        close()
     return ExitCode.DONE

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from migrator.bootstrap.serving import Listening
 from migrator.decide import benchmark_comparison, repeated_runs
 from migrator.domain import (
     benchmark,
@@ -40,7 +41,6 @@ from migrator.domain.purge import PurgeFinding, PurgeSummary, TreePurge
 from migrator.domain.retirement import CoverFound, PathSum, RetirementRecord, RetirementSummary, Uncovered
 from migrator.domain.run import BatchSummary, DeltaSummary, GuardFinding, RunSummary, Stopped, TreeWork
 from migrator.domain.scan import BrickWalk, CatalogRecord, ScanTimes, StrangeFiles
-from migrator.domain.serving import Listening
 from migrator.domain.speed_up import SpeedUp, SpeedUpSum, UserSpeedUps
 from migrator.domain.transfer import FileProblem
 from migrator.domain.verification import VerificationRecord

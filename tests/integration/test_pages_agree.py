@@ -25,9 +25,7 @@ from migrator.adapters.output.prometheus import to_prometheus
 from migrator.adapters.output.report_document import report_document
 from migrator.adapters.output.status_document import status_document
 from migrator.adapters.output.tidy_csv import to_csv
-from migrator.adapters.output.watch_changes import change_lines
-from migrator.adapters.output.watch_layout import text_of
-from migrator.adapters.output.watch_view import watch_lines
+from migrator.adapters.output.watching import change_lines
 from migrator.adapters.output.wording import FILE_CHARACTERS
 from migrator.domain.metrics import MetricFamily
 from migrator.domain.report import ReportFacts, StatusFacts, Tally, TreeState
@@ -37,6 +35,7 @@ from migrator.stages.report import read_report
 from migrator.stages.status import read_status
 from migrator.stages.watch import read_watch
 from tests import awkward_ledgers
+from tests.unit.output.test_watch_view import drawn
 
 SEEDS = (1, 5, 12, 22, 29, 48, 55, 56, 57, 72, 75, 78, 88, 91)
 """Together they have every state of plans, users, drains and runs that the generator makes."""
@@ -96,7 +95,7 @@ def words(look: Look) -> Iterator[tuple[str, str]]:
         for chart in re.findall(r"<text[^>]*>([^<]*)", to_html(document)):
             yield "chart", chart
     for width, height in ((80, 24), (200, 60)):
-        yield "watch", "\n".join(text_of(line) for line in watch_lines(look.watch, width=width, height=height))
+        yield "watch", drawn(look.watch, width, height)
     yield "changes", "\n".join(change_lines(None, look.watch))
 
 

@@ -1,14 +1,13 @@
 """Charts: as a line of block characters, and as SVG that stands alone, prints, and is told in words too."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from itertools import pairwise
 
 from markupsafe import Markup
 
-from migrator.adapters.output.chart_layers import band_area, further_lines, legend
-from migrator.adapters.output.document import Chart
+from migrator.adapters.output.document import BarChart, BarLine, Chart
 from migrator.domain.units import (
     DAY_S,
     GIB,
@@ -34,6 +33,15 @@ phones get.
 
 _TICKS = 6
 """As many spans between times as have room for these."""
+
+_LEGEND_X, _LEGEND_Y = 190, 10
+_CHARACTER = 9.0
+"""How wide a character is about, in the letters of the charts on a phone."""
+
+_BARS_LEFT, _BARS_RIGHT = 170, 190
+_BAR, _GAP, _HEAD = 16, 4, 24
+_SHADES = (1.0, 0.55, 0.3, 0.15)
+"""The first side is darkest: on paper and for whoever sees no colours they differ too."""
 
 _MILLION = 1_000_000
 _TIME_STEPS_S = (
@@ -79,15 +87,9 @@ def svg(chart: Chart, name: str) -> Markup:
         to_s = from_s + 1.0
     values = [value for points in lines for _, value in points] + [high for _, _, high in chart.band]
     top, step = _axis(max(values + ([chart.limit[1]] if chart.limit else [])), counts=bool(chart.counts))
-    plane = Plane(from_s, to_s, top)
-    parts = [
-        Markup(
-            '<svg viewBox="0 0 {w} {h}" role="img" aria-labelledby="{name}-title {name}-summary" class="chart">'
-            '<title id="{name}-title">{title}</title><desc id="{name}-summary">{summary}</desc>'
-        ).format(w=_WIDTH, h=_HEIGHT, name=name, title=chart.title, summary=chart.summary)
-    ]
-    parts.extend(_grid(plane, step, chart))
-    parts.extend(band_area(chart, plane))
+    plane = _Plane(from_s, to_s, top)
+    parts = _grid(plane, step, chart)
+    parts.extend(_band_area(chart, plane))
     if chart.limit is not None:
         label, value = chart.limit
         shown = format_count(round(value)) if chart.counts else format_size(value)
@@ -105,13 +107,20 @@ def svg(chart: Chart, name: str) -> Markup:
             )
         )
     parts.append(_steps(chart, plane) if chart.span_s is not None else _line(chart, plane))
-    parts.extend(further_lines(chart, plane))
-    parts.extend(legend(chart))
-    parts.append(Markup("</svg>"))
-    return Markup("").join(parts)
+    parts.extend(_further_lines(chart, plane))
+    parts.extend(_legend(chart))
+    return _drawing(chart, name, _HEIGHT, parts)
 
 
-class Plane:
+def _drawing(chart: Chart | BarChart, name: str, height: int, parts: Iterable[Markup]) -> Markup:
+    head = Markup(
+        '<svg viewBox="0 0 {w} {h}" role="img" aria-labelledby="{name}-title {name}-summary" class="chart">'
+        '<title id="{name}-title">{title}</title><desc id="{name}-summary">{summary}</desc>'
+    ).format(w=_WIDTH, h=height, name=name, title=chart.title, summary=chart.summary)
+    return Markup("").join([head, *parts, Markup("</svg>")])
+
+
+class _Plane:
     """From values to places on the page, rounded to a tenth of a unit."""
 
     def __init__(self, from_s: float, to_s: float, top: float) -> None:
@@ -124,7 +133,7 @@ class Plane:
         return round(_HEIGHT - _BOTTOM - value / self.top * (_HEIGHT - _TOP - _BOTTOM), 1)
 
 
-def _grid(plane: Plane, step: float, chart: Chart) -> list[Markup]:
+def _grid(plane: _Plane, step: float, chart: Chart) -> list[Markup]:
     parts = []
     show = _counted(step) if chart.counts else format_rate if chart.is_rate else format_size
     for index in range(round(plane.top / step) + 1):
@@ -166,7 +175,7 @@ def _grid(plane: Plane, step: float, chart: Chart) -> list[Markup]:
     return parts
 
 
-def _steps(chart: Chart, plane: Plane) -> Markup:
+def _steps(chart: Chart, plane: _Plane) -> Markup:
     bars = []
     for at_s, value in chart.points:
         x1, x2, y = plane.x(at_s - (chart.span_s or 0.0)), plane.x(at_s), plane.y(value)
@@ -174,7 +183,7 @@ def _steps(chart: Chart, plane: Plane) -> Markup:
     return Markup('<path class="bars" d="{d}"/>').format(d="".join(bars))
 
 
-def _line(chart: Chart, plane: Plane) -> Markup:
+def _line(chart: Chart, plane: _Plane) -> Markup:
     places = [f"{plane.x(at_s)} {plane.y(value)}" for at_s, value in chart.points]
     last = chart.points[-1]
     return Markup('<path class="line" d="{d}"/><circle class="dot" cx="{x}" cy="{y}" r="3.5"/>').format(
@@ -200,3 +209,101 @@ def _axis(highest: float, *, counts: bool) -> tuple[float, float]:
     power = 10.0 ** math.floor(math.log10(rough))
     step = unit * power * next(factor for factor in (1, 2, 5, 10) if factor * power >= rough * 0.999)
     return math.ceil(highest / step - 1e-9) * step, step
+
+
+def _band_area(chart: Chart, plane: _Plane) -> Iterator[Markup]:
+    """The area between low and high."""
+    if not chart.band:
+        return
+    above = [f"{plane.x(at_s)} {plane.y(high)}" for at_s, _, high in chart.band]
+    below = [f"{plane.x(at_s)} {plane.y(low)}" for at_s, low, _ in reversed(chart.band)]
+    yield Markup('<path class="band" d="{d}"/>').format(d="M" + "L".join([*above, *below]) + "Z")
+
+
+def _further_lines(chart: Chart, plane: _Plane) -> Iterator[Markup]:
+    """The other lines, which differ by their dashes as well as by their colour."""
+    for number, series in enumerate(chart.series, 2):
+        if series.points:
+            places = [f"{plane.x(at_s)} {plane.y(value)}" for at_s, value in series.points]
+            yield Markup('<path class="line line-{number}" d="{d}"/>').format(number=number, d="M" + "L".join(places))
+
+
+def _legend(chart: Chart) -> Iterator[Markup]:
+    """What every colour and dash means, above the chart."""
+    x = float(_LEGEND_X)
+    if chart.label:
+        swatch = "bars" if chart.span_s is not None else "line"
+        yield _entry(x, swatch, chart.label)
+        x += 40 + len(chart.label) * _CHARACTER
+    for number, series in enumerate(chart.series, 2):
+        yield _entry(x, f"line line-{number}", series.label)
+        x += 40 + len(series.label) * _CHARACTER
+    if chart.band:
+        yield _entry(x, "band", chart.band_label)
+
+
+def _entry(x: float, swatch: str, label: str) -> Markup:
+    y = _LEGEND_Y
+    drawn = (
+        f"M{x:.1f} {y}H{x + 24:.1f}" if swatch.startswith("line") else f"M{x:.1f} {y - 5}H{x + 24:.1f}V{y + 5}H{x:.1f}Z"
+    )
+    return Markup('<path class="{swatch}" d="{d}"/><text class="legend" x="{x}" y="{y}">{label}</text>').format(
+        swatch=swatch, d=drawn, x=round(x + 30, 1), y=y + 4, label=label
+    )
+
+
+def bar_svg(chart: BarChart, name: str) -> Markup:
+    """The chart as an SVG element: an axis at 0 for each group, and every bar with its label, figure and unit. `name` makes its
+    ids unique in the page. Colours come from the page's style.
+    """
+    parts: list[Markup] = []
+    y = 8
+    highest = _highest([line for _, lines in chart.groups for line in lines])
+    if chart.common and chart.marked is not None:
+        highest = max(highest, chart.marked[1])
+    for label, lines in chart.groups:
+        parts.append(Markup('<text class="axis" x="8" y="{y}">{label}</text>').format(y=y + 14, label=label))
+        y += _HEAD
+        top = highest if chart.common else _highest(lines)
+        parts.append(
+            Markup('<path class="tick" fill="none" d="M{x} {y}V{end}"/>').format(
+                x=_BARS_LEFT, y=y - _GAP / 2, end=y + len(lines) * (_BAR + _GAP) - _GAP / 2
+            )
+        )
+        for number, line in enumerate(lines):
+            parts.append(_bar(line, y, top, _SHADES[min(number, len(_SHADES) - 1)]))
+            y += _BAR + _GAP
+        y += _GAP
+    if chart.common and chart.marked is not None:
+        words, value = chart.marked
+        parts.append(_mark(words, _BARS_LEFT + round(value / highest * (_WIDTH - _BARS_LEFT - _BARS_RIGHT), 1), y))
+        y += _HEAD
+    return _drawing(chart, name, y + 4, parts)
+
+
+def _highest(lines: Sequence[BarLine]) -> float:
+    return max((line.span[1] if line.span else line.value for line in lines), default=0.0) or 1.0
+
+
+def _mark(words: str, x: float, y: int) -> Markup:
+    return Markup(
+        '<line class="limit" x1="{x}" x2="{x}" y1="8" y2="{y}"/><text class="limit-label" x="{tx}" y="{ty}">{words}</text>'
+    ).format(x=x, y=y, tx=round(x + 4, 1), ty=y + 10, words=words)
+
+
+def _bar(line: BarLine, y: int, top: float, shade: float) -> Markup:
+    span = _WIDTH - _BARS_LEFT - _BARS_RIGHT
+    width = max(round(line.value / top * span, 1), 0.5)
+    middle = y + _BAR / 2
+    bar = Markup(
+        '<text x="{tx}" y="{ty}" text-anchor="end">{label}</text>'
+        '<rect class="bars" x="{x}" y="{y}" width="{w}" height="{h}" fill-opacity="{shade}"/>'
+    ).format(tx=_BARS_LEFT - 8, ty=y + 12, label=line.label, x=_BARS_LEFT, y=y, w=width, h=_BAR, shade=shade)
+    end = _BARS_LEFT + width
+    if line.span:
+        low, high = (_BARS_LEFT + round(value / top * span, 1) for value in line.span)
+        bar += Markup('<path class="tick" fill="none" d="M{low} {m}H{high}M{low} {a}V{b}M{high} {a}V{b}"/>').format(
+            low=low, high=high, m=middle, a=middle - 4, b=middle + 4
+        )
+        end = max(end, high)
+    return bar + Markup('<text x="{x}" y="{y}">{text}</text>').format(x=round(end + 8, 1), y=y + 12, text=line.text)

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from migrator.adapters.output.bar_chart import bar_svg
-from migrator.adapters.output.chart import svg
+from migrator.adapters.output.chart import bar_svg, svg
 from migrator.adapters.output.document import Bar, BarChart, Block, Chart, Document, Facts, Paragraph, Table, cells
 from migrator.adapters.output.wording import FILE_CHARACTERS
 

@@ -1,5 +1,6 @@
 """The live view of progress on a terminal."""
 
+from collections.abc import Sequence
 from typing import Self
 
 from rich.console import Console, Group, RenderableType
@@ -9,10 +10,9 @@ from rich.table import Table
 from rich.text import Text
 
 from migrator.adapters.output.document import clean
-from migrator.adapters.output.progress_lines import event_line, share, snapshot_line
-from migrator.adapters.output.progress_view import ProgressView
+from migrator.adapters.output.progress import EVENT_STYLES, ProgressView, event_line, share, snapshot_line
 from migrator.adapters.output.wording import LINE_CHARACTERS, shortened
-from migrator.domain.events import Event, Severity
+from migrator.domain.events import Event
 from migrator.domain.paths import show
 from migrator.domain.progress import DrainProgress, PurgeProgress, RunProgress, ScanProgress, Snapshot, VerifyProgress
 from migrator.domain.units import format_count, format_rate, format_size
@@ -24,7 +24,6 @@ _STREAMS_SHOWN = 16
 _USERS_SHOWN = 10
 _BAR_WIDTH = 60
 _HOST_CHARACTERS = 16
-_EVENT_STYLES = {Severity.INFO: "", Severity.WARNING: "yellow", Severity.ERROR: "red"}
 
 
 class ErrorConsole(Console):
@@ -76,7 +75,7 @@ class LiveProgress(ProgressView):
     def event(self, event: Event) -> None:
         """Print the event above the view."""
         try:
-            self._console.print(Text(event_line(event), style=_EVENT_STYLES[event.severity], overflow="fold"))
+            self._console.print(Text(event_line(event), style=EVENT_STYLES[event.severity], overflow="fold"))
         except (OSError, ValueError):
             return
 
@@ -111,36 +110,36 @@ def _bar(done: int, total: int) -> Table:
 
 
 def _bricks(snapshot: ScanProgress) -> Table:
-    grid = Table.grid(padding=(0, 2))
-    for justify in ("left", "right", "right"):
-        grid.add_column(justify=justify)
     # Those still at work first: they are what is waited for.
     at_work = sorted(snapshot.bricks, key=lambda brick: (brick.ended, brick.brick))
-    for brick in at_work[:_STREAMS_SHOWN]:
-        rate = brick.rows / brick.elapsed_s if brick.elapsed_s > 0 else 0.0
-        grid.add_row(
+    rows = [
+        (
             Text(shortened(clean(brick.brick), LINE_CHARACTERS), style="dim" if brick.ended else ""),
-            Text(f"{format_count(brick.rows)} entries"),
-            Text("read" if brick.ended else f"{rate:,.0f}/s"),
+            f"{format_count(brick.rows)} entries",
+            "read" if brick.ended else f"{brick.rows / brick.elapsed_s if brick.elapsed_s > 0 else 0.0:,.0f}/s",
         )
-    if len(at_work) > _STREAMS_SHOWN:
-        grid.add_row(Text(f"and {len(at_work) - _STREAMS_SHOWN} more bricks", style="dim"), "", "")
-    return grid
+        for brick in at_work[:_STREAMS_SHOWN]
+    ]
+    return _named(rows, len(at_work), "bricks")
 
 
 def _users(snapshot: ScanProgress) -> Table:
+    heaviest = sorted(snapshot.by_user, key=lambda user: (-user[2], user[0]))
+    rows = [
+        (Text(shortened(clean(user), LINE_CHARACTERS)), f"{format_count(rows)} paths", format_size(size_bytes))
+        for user, rows, size_bytes in heaviest[:_USERS_SHOWN]
+    ]
+    return _named(rows, len(heaviest), "users")
+
+
+def _named(rows: Sequence[tuple[Text, str, str]], total: int, what: str) -> Table:
     grid = Table.grid(padding=(0, 2))
     for justify in ("left", "right", "right"):
         grid.add_column(justify=justify)
-    heaviest = sorted(snapshot.by_user, key=lambda user: (-user[2], user[0]))
-    for user, rows, size_bytes in heaviest[:_USERS_SHOWN]:
-        grid.add_row(
-            Text(shortened(clean(user), LINE_CHARACTERS)),
-            Text(f"{format_count(rows)} paths"),
-            Text(format_size(size_bytes)),
-        )
-    if len(heaviest) > _USERS_SHOWN:
-        grid.add_row(Text(f"and {len(heaviest) - _USERS_SHOWN} more users", style="dim"), "", "")
+    for name, *figures in rows:
+        grid.add_row(name, *map(Text, figures))
+    if total > len(rows):
+        grid.add_row(Text(f"and {total - len(rows)} more {what}", style="dim"))
     return grid
 
 

@@ -1,6 +1,6 @@
 """The charts of a report: each says in words what it shows."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from migrator.adapters.output.document import (
     BarChart,
@@ -204,9 +204,9 @@ def capacity_blocks(samples: Sequence[CapacitySample], outlook: CapacityOutlook 
             f"{words}{': more than it has' if outlook.full else ''}. What users add meanwhile is not in it.",
             alert=outlook.full,
         )
-    yield _capacity_chart(samples, newest, outlook)
+    yield _room_chart(samples, newest, outlook, inodes=False)
     if any(sample.used_inodes is not None for sample in newest.values()):
-        yield _inodes_chart(samples, newest, outlook)
+        yield _room_chart(samples, newest, outlook, inodes=True)
     yield table(
         "As seen last",
         [
@@ -233,65 +233,42 @@ def capacity_blocks(samples: Sequence[CapacitySample], outlook: CapacityOutlook 
     )
 
 
-def _capacity_chart(
-    samples: Sequence[CapacitySample], newest: dict[Side, CapacitySample], outlook: CapacityOutlook | None
+def _room_chart(
+    samples: Sequence[CapacitySample],
+    newest: dict[Side, CapacitySample],
+    outlook: CapacityOutlook | None,
+    *,
+    inodes: bool,
 ) -> Block:
-    lines = {
-        side: tuple((one.at_s, float(one.used_bytes)) for one in samples if one.side is side) for side in sorted(newest)
-    }
-    series = [Series(label=f"{side.value}, used", points=points) for side, points in lines.items()]
-    if outlook is not None and Side.TARGET in newest:
-        last = newest[Side.TARGET]
-        coming = ((last.at_s, float(last.used_bytes)), (outlook.at_s, float(outlook.used_bytes)))
-        series.append(Series(label="target, expected", points=coming))
-    size = newest[Side.TARGET].total_bytes if Side.TARGET in newest else None
-    words = "; ".join(
-        f"the {side.value} holds {format_size(sample.used_bytes)} of {format_size(sample.total_bytes)}"
-        for side, sample in sorted(newest.items())
-    )
-    return Chart(
-        title="Room on both file systems, in bytes",
-        summary=f"As seen last, at {when(max(one.at_s for one in newest.values()))}: {words}.",
-        label=series[0].label,
-        points=series[0].points,
-        is_rate=False,
-        series=tuple(series[1:]),
-        limit=None if size is None else ("size of the target", float(size)),
-    )
+    def used(one: CapacitySample | CapacityOutlook) -> int | None:
+        return one.used_inodes if inodes else one.used_bytes
 
+    def points(found: Iterable[CapacitySample | CapacityOutlook]) -> tuple[tuple[float, float], ...]:
+        return tuple((one.at_s, float(count)) for one in found if (count := used(one)) is not None)
 
-def _inodes_chart(
-    samples: Sequence[CapacitySample], newest: dict[Side, CapacitySample], outlook: CapacityOutlook | None
-) -> Block:
+    known = [(side, sample) for side, sample in sorted(newest.items()) if used(sample) is not None]
     series = [
-        Series(
-            label=f"{side.value}, used",
-            points=tuple(
-                (one.at_s, float(one.used_inodes))
-                for one in samples
-                if one.side is side and one.used_inodes is not None
-            ),
-        )
-        for side, sample in sorted(newest.items())
-        if sample.used_inodes is not None
+        Series(label=f"{side.value}, used", points=points(one for one in samples if one.side is side))
+        for side, _ in known
     ]
     last = newest.get(Side.TARGET)
-    if outlook is not None and outlook.used_inodes is not None and last is not None and last.used_inodes is not None:
-        coming = ((last.at_s, float(last.used_inodes)), (outlook.at_s, float(outlook.used_inodes)))
+    if outlook is not None and last is not None and len(coming := points((last, outlook))) > 1:
         series.append(Series(label="target, expected", points=coming))
     words = "; ".join(
-        f"the {side.value} uses {format_count(sample.used_inodes)}"
-        for side, sample in sorted(newest.items())
-        if sample.used_inodes is not None
+        f"the {side.value} uses {format_count(sample.used_inodes or 0)}"
+        if inodes
+        else f"the {side.value} holds {format_size(sample.used_bytes)} of {format_size(sample.total_bytes)}"
+        for side, sample in known
     )
     return Chart(
-        title="Room on both file systems, in inodes",
+        title=f"Room on both file systems, in {'inodes' if inodes else 'bytes'}",
         summary=f"As seen last, at {when(max(one.at_s for one in newest.values()))}: {words}.",
         label=series[0].label,
         points=series[0].points,
         is_rate=False,
-        counts="inodes",
+        counts="inodes" if inodes else "",
         series=tuple(series[1:]),
+        limit=None if inodes or last is None else ("size of the target", float(last.total_bytes)),
     )
 
 

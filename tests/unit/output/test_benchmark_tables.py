@@ -8,13 +8,13 @@ from xml.etree import ElementTree as ET
 import pytest
 from rich.console import Console
 
-from migrator.adapters.output.bar_chart import bar_svg
 from migrator.adapters.output.benchmark_document import (
     comparison_document,
     figure_words,
     summary_document,
     value_words,
 )
+from migrator.adapters.output.chart import bar_svg
 from migrator.adapters.output.document import BarChart, Document
 from migrator.adapters.output.html import to_html
 from migrator.adapters.output.markdown import to_markdown

@@ -8,7 +8,7 @@ from migrator.adapters.output.addition_document import addition_document
 from migrator.adapters.output.document import Document
 from migrator.adapters.output.drain_document import brick_standings_document, drain_document
 from migrator.adapters.output.markdown import to_markdown
-from migrator.adapters.output.progress_lines import snapshot_line
+from migrator.adapters.output.progress import snapshot_line
 from migrator.domain.addition import AdditionSide, AdditionState
 from migrator.domain.addition_run import AdditionEnding, AdditionSummary
 from migrator.domain.addition_seen import NewPlace

@@ -11,9 +11,10 @@ from migrator.adapters.output.live_progress import ErrorConsole, LiveProgress, v
 from migrator.adapters.output.progress import (
     LINE_INTERVAL_S,
     LineProgress,
+    event_line,
     open_progress,
+    snapshot_line,
 )
-from migrator.adapters.output.progress_lines import event_line, snapshot_line
 from migrator.adapters.output.wording import NONE
 from migrator.domain.events import Event, EventKind, Severity
 from migrator.domain.progress import RunProgress, ScanProgress, StreamProgress, VerifyProgress

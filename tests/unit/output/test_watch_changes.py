@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from migrator.adapters.output.watch_changes import change_lines
+from migrator.adapters.output.watching import change_lines
 from migrator.domain.probe import Probe, ProbeSide
 from migrator.domain.report import Blocker, RunLife
 from migrator.domain.states import BatchState

@@ -1,16 +1,18 @@
 """The live view: what stands in a window of which size, and that nothing ever leaves it."""
 
+import io
 import unicodedata
 from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.cells import cell_len
+from rich.console import Console
 
 from migrator.adapters.output.document import Bar
 from migrator.adapters.output.progress_document import progress_section
-from migrator.adapters.output.watch_layout import cells_of, text_of
-from migrator.adapters.output.watch_view import watch_lines
+from migrator.adapters.output.watching import Screenful
 from migrator.domain.cutover import CutoverState
 from migrator.domain.report import Blocker, RunLife, StatusFacts, Tally
 from migrator.domain.states import BatchState, PassKind, PassState
@@ -23,8 +25,8 @@ from tests.unit.output.watch_facts import stream, watched
 SMALL = """\
 Migration of alice, plan alice                           2025-11-20 00:53:20 UTC
 at work    run (process 4711) for 16 min 40 s, last sign of life 2.0 s ago
-copied     ███░░░░░ 41.3 %  620 B of 1.5 KiB, 4 of 15 files, 768.0 MiB under way
-verified   ░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░ 0.0 %  0 B of 1.5 KiB, 0 of 15 files
+copied     ████░░░░░░ 41.3 %  620 B of 1.5 KiB, 4 of 15 files, 768.0 MiB under …
+verified   ░░░░░░░░░░ 0.0 %  0 B of 1.5 KiB, 0 of 15 files
 rate       1.0 MiB/s, 2 files/s  ▁▂▃▄▅▆▇█▁▂▃▄▅▆▇█▁▂▃▄▅▆▇█▁▂▃▄▅▆▇█▁▂▃▄▅▆▇█
 left       about 1 h, until 2025-11-20 01:53 UTC (alice)
 waits      alice: on alice (migrator verify --user-batch 1)
@@ -64,8 +66,8 @@ streams 3  home/alice   chunk 11  gl1:/srv/b1/data  25.0 %        3.0 MiB/s  1 m
                                                                                                 │
 allowed    3 streams of 8 may be at work: more do not help alice.                               │
                                                                                                 │
-bricks     gl1:/alice           draining   3,766 files left  3 failures  40.0 MiB/s             │
-           gl2:/srv/b9/data +1  balancing    17 files moved   2 skipped                         │
+bricks     gl1:/alice         draining   3,766 files left  8.0 GiB left  3 failures  40.0 MiB/s │
+           gl2:/srv…/data +1  balancing    17 files moved       1.0 GiB   2 skipped             │
                                                                                                 │
 probes     source  create 12.3 ms      sync 3.1 ms  stat 0.2 ms  unlink 0.9 ms  readdir 1.5 s   │
            target  no answer for 10 s                                                           │
@@ -78,20 +80,21 @@ events     00:53:20 error: alice: m alice                                       
 TINY = """\
 Migration of a…  2025-11-20 00:53:20 UTC
 at work    run (process 4711) for 16 mi…
-copied     ███░░░░░ 41.3 %  620 B of 1.…
-rate       1.0 MiB/s, 2 files/s
+copied     ████░░░░░░ 41.3 %  620 B of …
+rate       1.0 MiB/s, 2 files/s  ▂▃▄▅▆▇█
 left       about 1 h, until 2025-11-20 …
 waits      alice: on alice
            7 files need attention
-streams 3  home/alice  chunk 11  gl1:/……
-+1 more    home/…ice2  chunk 12  alice……
+streams 3  home/alice   chunk 11  25.0 %
++1 more    home/alice2  chunk 12  25.0 %
 no room for: verified, allowed,…  q ends
 """
 
 
 def drawn(facts: WatchFacts, width: int, height: int, problem: str = "") -> str:
-    lines = watch_lines(facts, width=width, height=height, problem=problem)
-    return "".join(f"{text_of(line).rstrip()}\n" for line in lines)
+    stream = io.StringIO()
+    Console(file=stream, width=width, height=height, color_system=None).print(Screenful(facts, problem))
+    return "".join(f"{line.rstrip()}\n" for line in stream.getvalue().split("\n")[:-1])
 
 
 def changed(facts: WatchFacts, **fields: object) -> WatchFacts:
@@ -111,30 +114,32 @@ def test_what_stands_in_a_window(width: int, height: int, expected: str) -> None
     ),
 )
 def test_nothing_leaves_a_window_of_any_size(width: int, height: int, name: bytes) -> None:
-    lines = watch_lines(watched(b"home/" + name, decoded(name)), width=width, height=height, problem=decoded(name))
+    lines = drawn(watched(b"home/" + name, decoded(name)), width, height, decoded(name)).split("\n")[:-1]
     assert len(lines) == height
-    assert max(cells_of(line) for line in lines) <= width
+    assert max(map(cell_len, lines)) <= width
 
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_names_are_text_and_nothing_else(name: bytes) -> None:
-    for line in watch_lines(watched(b"home/" + name, decoded(name)), width=200, height=50, problem=decoded(name)):
-        for character in text_of(line):
+    for line in drawn(watched(b"home/" + name, decoded(name)), 200, 50, decoded(name)).split("\n"):
+        for character in line:
             assert unicodedata.category(character)[0] != "C", hex(ord(character))
 
 
 def test_wide_characters_are_measured_by_their_cells() -> None:
-    lines = watch_lines(watched("home/漢字漢字漢字漢字漢字漢字漢字漢字".encode(), "漢字" * 40), width=80, height=24)
-    assert max(cells_of(line) for line in lines) <= 80
-    assert any("漢" in text_of(line) for line in lines)
+    lines = drawn(watched("home/漢字漢字漢字漢字漢字漢字漢字漢字".encode(), "漢字" * 40), 80, 24).splitlines()
+    assert max(map(cell_len, lines)) <= 80
+    assert any("漢" in line for line in lines)
 
 
 def test_a_run_that_gives_no_sign_of_life_is_told_in_red() -> None:
     facts = watched()
     run = replace(facts.status.runs[0], life=RunLife.SILENT, silent_s=200.0)
-    line = watch_lines(changed(facts, runs=(run,)), width=80, height=24)[1]
-    assert "no sign of life for 3 min 20 s" in text_of(line)
-    assert any("red" in span.style for span in line)
+    stream = io.StringIO()
+    console = Console(file=stream, width=80, height=24, force_terminal=True, color_system="standard")
+    console.print(Screenful(changed(facts, runs=(run,))))
+    line = stream.getvalue().splitlines()[1]
+    assert "\x1b[1;31mrun (process 4711): no sign of life for 3 min 20 s" in line
 
 
 def test_of_empty_files_alone_the_share_is_that_of_files_everywhere() -> None:

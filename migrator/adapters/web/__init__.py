@@ -1,1 +1,0 @@
-"""A small web server: reads only, few clients, nothing that a stranger could use."""
