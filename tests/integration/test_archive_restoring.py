@@ -29,6 +29,7 @@ def place(tmp_path: Path) -> Path:
     return made
 
 
+@pytest.mark.exhaustive
 def test_twenty_thousand_tiny_files_become_some_inodes_and_come_back_exactly(world: World, place: Path) -> None:
     for number in range(20_000):
         write(

@@ -267,6 +267,7 @@ def test_trees_are_known_from_whatever_batch_and_plan_they_were_in(world: World,
     assert again(world).carried_files == 6
 
 
+@pytest.mark.exhaustive
 def test_names_with_every_byte_are_found_in_manifests_of_many_row_groups(
     scratch: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -216,6 +216,7 @@ def every_remains(memory: Path, died_in: set[AdditionState | None]) -> Iterator[
                 yield again, goes_back
 
 
+@pytest.mark.exhaustive
 def test_killed_before_any_call_the_disk_is_exchanged_once_or_taken_back_as_long_as_the_old_one_is_there(
     memory: Path,
 ) -> None:
