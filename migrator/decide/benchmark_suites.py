@@ -21,7 +21,7 @@ def suite(name: SuiteName, scale: float) -> Suite:
     """A suite at a scale: at 1 its counts and sizes are those that were published. Raises ValueError for a scale not above 0."""
     if not scale > 0:
         raise ValueError("a scale is above 0")
-    planned = _data()["suites"][name.value]
+    planned = _data()["suites"][name]
     amounts = {word: max(least, round(full * scale)) for word, (full, least) in planned["amounts"].items()}
     shown = {
         word: format_size(amount) if word.endswith("_bytes") else format_count(amount)
