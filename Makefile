@@ -10,7 +10,7 @@ help:
 	@echo "make rehearsal  bricks drained, wiped and added on clusters of three layouts, while users write (REHEARSAL='--files N')"
 	@echo "make test    the checks of every change: ruff, mypy, import-linter, tests; every guarantee, and a whole migration on a cluster"
 	@echo "make test-all  the same with the exhaustive tests: kills at every step, storms, clusters of all layouts"
-	@echo "make bench   the benchmarks, on labs of their own; writes docs/performance.md (options: BENCH='--keep')"
+	@echo "make bench   the benchmarks, on labs of their own; writes docs/development/performance.md (options: BENCH='--keep')"
 	@echo "make venv    only the set-up: Debian packages that are missing (as root; not with PACKAGES=none), and .venv"
 	@echo "make docs    docs/configuration.md and plans/sample.json, which are made by the program"
 	@echo "make format  the code in its one form"

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parent.parent
-DOCS = REPOSITORY / "docs"
+DOCS = REPOSITORY / "docs" / "development"
 BUILD = REPOSITORY / "build" / "bench"
 
 
@@ -58,7 +58,7 @@ def parse_options(arguments: list[str], description: str | None) -> Options:
     parser.add_argument(
         "--output",
         type=Path,
-        help="directory for performance.json and performance.md (default: docs at scale 1, else build/bench)",
+        help="directory for performance.json and performance.md (default: docs/development at scale 1, else build/bench)",
     )
     found = parser.parse_args(arguments)
     if found.scale <= 0 or (found.repeat is not None and found.repeat < 1):

@@ -1,4 +1,4 @@
-"""docs/performance.md, from what was measured."""
+"""docs/development/performance.md, from what was measured."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path

@@ -45,10 +45,10 @@ class Moment(click.ParamType[float]):
     type=Moment(),
     required=True,
     metavar="TIME",
-    help="When the move begins, as in '2030-01-31 19:00'; UTC, unless it ends with an offset such as +01:00.",
+    help="Begin of the move, e.g. '2030-01-31 19:00'; UTC unless it ends with an offset such as +01:00.",
 )
-@click.option("--again", is_flag=True, help="Tell also those again who were told of the same time before.")
-@click.option("-n", "--dry-run", is_flag=True, help="Print whom the hooks would tell, and call none.")
+@click.option("--again", is_flag=True, help="Also tell users who were told the same time before.")
+@click.option("-n", "--dry-run", is_flag=True, help="Print what would be announced; call no hook.")
 @verb
 def announce_command(
     invocation: Invocation,
@@ -61,7 +61,7 @@ def announce_command(
     again: bool,
     dry_run: bool,
 ) -> ExitCode:
-    """Tell users ahead when they will be moved: the hooks of post-announce.d get the facts of each."""
+    """Announce the move to users: calls the hooks of post-announce.d for each."""
     site = open_site(invocation)
     wiring = bootstrap.Wiring(site)
     with wiring.ledger(read_only=dry_run) as ledger, open_progress(sys.stderr, wiring.clock) as shown:

@@ -29,9 +29,9 @@ from migrator.stages.run import latest_plan
     type=Moment(),
     required=True,
     metavar="TIME",
-    help="When the backup began, as in '2030-01-31 19:00'; UTC, unless it ends with an offset such as +01:00.",
+    help="Begin of the backup, e.g. '2030-01-31 19:00'; UTC unless it ends with an offset such as +01:00.",
 )
-@click.option("--note", default="", metavar="TEXT", help="Where it lies, or what it is called.")
+@click.option("--note", default="", metavar="TEXT", help="Name or place of the backup.")
 @verb
 def backup_command(
     invocation: Invocation,
@@ -43,9 +43,9 @@ def backup_command(
     began_at_s: float,
     note: str,
 ) -> ExitCode:
-    """Write down that a backup of user trees on the target has been made, where [cutover] wait_for_backup asks for one.
+    """Record a backup of user trees on the target, for [cutover] wait_for_backup.
 
-    It makes no backup. One that began before the last delta pass ended does not hold what that brought, and does not count.
+    Makes no backup. It counts only if it began after the last delta pass ended.
     """
     site = open_site(invocation)
     wiring = bootstrap.Wiring(site)

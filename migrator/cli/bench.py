@@ -44,20 +44,20 @@ _on = click.option(
     "words",
     multiple=True,
     metavar="source|target|PATH",
-    help="A file system: the source, the target, or the one that a directory lies on; repeatable.",
+    help="source, target, or a directory on the file system; repeatable.",
 )
 _scale = click.option(
     "--scale",
     type=Figure(min=0, min_open=True, max=100),
     default=DEFAULT_SCALE,
     show_default=True,
-    help="Counts and sizes, as a share of the published ones.",
+    help="Counts and sizes relative to the published ones.",
 )
 
 
 @click.group("bench")
 def bench() -> None:
-    """Benchmarks that this field published, run on the source, the target and other mounted file systems."""
+    """Run published benchmarks on source, target and other file systems."""
 
 
 @bench.command("run")
@@ -67,7 +67,7 @@ def bench() -> None:
     type=click.Choice([name.value for name in SuiteName]),
     multiple=True,
     required=True,
-    help="What is run; repeatable.",
+    help="Suite to run; repeatable.",
 )
 @_on
 @_scale
@@ -76,24 +76,26 @@ def bench() -> None:
     type=click.IntRange(1, 1000),
     default=DEFAULT_RUNS,
     show_default=True,
-    help="How often each file system is measured, in turns.",
+    help="Runs per file system.",
 )
-@click.option("--hosts", multiple=True, metavar="NAMES", help="Hosts of site.toml that begin together; repeatable.")
-@click.option("--seed", type=int, default=1, show_default=True, help="Equal seeds make equal files.")
+@click.option(
+    "--hosts", multiple=True, metavar="NAMES", help="Hosts of site.toml that run each step together; repeatable."
+)
+@click.option("--seed", type=int, default=1, show_default=True, help="Seed of the generated files.")
 @click.option(
     "--watch",
     "watch_s",
     type=Figure(0, 3600),
     default=DEFAULT_WATCH_S,
     show_default=True,
-    help="Seconds for which load and background traffic are watched before each run.",
+    help="Seconds of measuring background load before each run.",
 )
 @click.option(
     "--accept-unknown-inodes",
     is_flag=True,
-    help="Also where a file system does not tell how many files it can take.",
+    help="Run although the number of free inodes is unknown.",
 )
-@click.option("-n", "--dry-run", is_flag=True, help="Show the steps and the room that they need; nothing is written.")
+@click.option("-n", "--dry-run", is_flag=True, help="Show the steps and the room they need; write nothing.")
 @verb
 def run_command(
     invocation: Invocation,
@@ -108,9 +110,9 @@ def run_command(
     accept_unknown_inodes: bool,
     dry_run: bool,
 ) -> ExitCode:
-    """Run suites on file systems in turn, and print the figures.
+    """Run suites on the file systems in turns, and print the results.
 
-    Works in .migrator-bench in the root of each file system, and removes that at the end. The ledger keeps the figures.
+    Works in .migrator-bench in the root of each file system and removes it at the end. Results go to the ledger.
     """
     site = open_site(invocation)
     wiring = bootstrap.Wiring(site)
@@ -144,9 +146,9 @@ def run_command(
 @_scale
 @verb
 def list_command(invocation: Invocation, *, scale: float) -> ExitCode:
-    """The suites with their sizes at a scale, and what was run.
+    """List the suites with their sizes, and past benchmarks.
 
-    Without a site.toml or a ledger, the suites alone.
+    Without a site.toml or a ledger it lists only the suites.
     """
     records: tuple[BenchmarkRecord, ...] = ()
     site = open_site(invocation) if invocation.site_file.exists() else None
@@ -169,9 +171,9 @@ def list_command(invocation: Invocation, *, scale: float) -> ExitCode:
     "suites",
     type=click.Choice([name.value for name in SuiteName]),
     multiple=True,
-    help="Only these suites; repeatable.",
+    help="Compare only this suite; repeatable.",
 )
-@click.option("--html", type=click.Path(path_type=Path, dir_okay=False), help="Also write a page with charts there.")
+@click.option("--html", type=click.Path(path_type=Path, dir_okay=False), help="Also write an HTML page with charts.")
 @verb
 def compare_command(
     invocation: Invocation, *, numbers: Sequence[int], suites: Sequence[str], html: Path | None
@@ -193,7 +195,7 @@ def compare_command(
 @_on
 @verb
 def clean_command(invocation: Invocation, *, words: Sequence[str]) -> ExitCode:
-    """Remove what killed benchmarks of this site have left, wherever they were.
+    """Remove what killed benchmarks of this site have left.
 
     `bench run` does so too, before it begins. It searches source and target, or what --on names, and the file systems of every
     benchmark that did not finish.

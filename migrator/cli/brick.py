@@ -29,14 +29,14 @@ if TYPE_CHECKING:
 
 @click.group("brick")
 def brick() -> None:
-    """The bricks of the Gluster volume: what there is, and who uses it."""
+    """List, drain, add and retire the bricks of the Gluster volume."""
 
 
 @brick.command("list")
-@click.option("--user", "user", metavar="NAME", help="Only what this user has on each brick.")
+@click.option("--user", "user", metavar="NAME", help="Show only the use by this user.")
 @verb
 def list_command(invocation: Invocation, user: str | None) -> ExitCode:
-    """Every brick with its room, state and users, running tasks, and the version's known faults; looks only."""
+    """List bricks with room, state and users, running tasks, and known faults of this GlusterFS version."""
     wiring = bootstrap.Wiring(open_site(invocation))
     with open_volume(wiring) as volume:
 
@@ -63,27 +63,27 @@ def _as_document(listing: BrickListing) -> "Document":
 
 @brick.command("drain")
 @click.argument("bricks", metavar="BRICK...", nargs=-1, required=True)
-@click.option("-n", "--dry-run", is_flag=True, help="Ask the guards, show what they look at, and change nothing.")
-@click.option("--no-commit", is_flag=True, help="End with the audit: the bricks stay in the volume, drained.")
+@click.option("-n", "--dry-run", is_flag=True, help="Run the preflight checks and change nothing.")
+@click.option("--no-commit", is_flag=True, help="End after the audit; the drained bricks stay in the volume.")
 @click.option(
     "--accept-open-files",
     is_flag=True,
-    help="Also where files are open on the bricks, or where that cannot be seen: Gluster moves them all the same.",
+    help="Drain although files are open on the bricks, or although that is unknown.",
 )
 @click.option(
     "--accept-retained",
     is_flag=True,
-    help="Also where sources that the plan's schedule has purged first are moved for nothing.",
+    help="Drain although the schedule purges sources on these bricks first.",
 )
 @click.option(
     "--recover",
     is_flag=True,
-    help="Bring what Gluster leaves on the bricks back into the volume, through the mount: what is not open, and proven equal.",
+    help="Copy leftovers on the bricks back through the mount, if they are not open and the copy is proven equal.",
 )
 @click.option(
     "--confirm",
     metavar="WORD",
-    help="The word that --dry-run printed: after the commit the pre-wipe hooks may wipe these bricks.",
+    help="Word printed by --dry-run; allows the pre-wipe hooks to wipe the bricks after the commit.",
 )
 @verb
 def drain_command(
@@ -97,9 +97,9 @@ def drain_command(
     recover: bool,
     confirm: str | None,
 ) -> ExitCode:
-    """Take the bricks of one subvolume out of the volume: move their files away, audit what is left, commit.
+    """Remove the bricks of one subvolume: move their files away, audit, commit.
 
-    Gluster goes on by itself when this command is ended; the same command watches again, and goes on from anywhere.
+    Gluster continues if this command ends; the same command resumes.
     """
     return _drain(
         invocation,
@@ -116,17 +116,17 @@ def drain_command(
 
 @brick.command("stop")
 @click.argument("bricks", metavar="BRICK...", nargs=-1, required=True)
-@click.option("-n", "--dry-run", is_flag=True, help="Show what it would begin with, and change nothing.")
+@click.option("-n", "--dry-run", is_flag=True, help="Show the first step; change nothing.")
 @verb
 def stop_command(invocation: Invocation, *, bricks: Sequence[str], dry_run: bool) -> ExitCode:
-    """Take a drain back, as long as it is not committed: the bricks stay, and the layout of directories is put right."""
+    """Abort a drain that is not committed, and restore the directory layout."""
     return _drain(invocation, bricks, dry_run=dry_run, commit=True, accept_open_files=False, confirm=None, back=True)
 
 
 @brick.command("status")
 @verb
 def status_command(invocation: Invocation) -> ExitCode:
-    """How far every drain and addition is, by the ledger: works at any time, also while glusterd is down."""
+    """Show the progress of drains and additions from the ledger, also if glusterd is down."""
     wiring = bootstrap.Wiring(open_site(invocation))
     with wiring.ledger(read_only=True) as ledger:
         bricks = read_bricks(ledger)

@@ -35,27 +35,25 @@ __all__ = ["add_command", "brick"]
     "side",
     type=click.Choice([side.value for side in AdditionSide]),
     required=True,
-    help="Whether the source volume gets them, or the target (by your pre-add hooks).",
+    help="Where the bricks go; for the target your pre-add hooks do it.",
 )
 @click.option(
     "--instead-of",
     metavar="BRICK",
-    help="Of a replica volume: the brick whose place the new one takes. The same brick: its disk is exchanged in its place.",
+    help="Replace this brick of a replica volume; the same name replaces its disk.",
 )
 @click.option(
     "--take-back",
     is_flag=True,
-    help="Of an exchange in place: have the brick serve again what it held, before it is wiped.",
+    help="Abort the replacement of a disk: use the old one again.",
 )
-@click.option(
-    "--once-more", is_flag=True, help="Of an exchange in place that is over: exchange the disk of the brick once more."
-)
-@click.option("-n", "--dry-run", is_flag=True, help="Ask the guards, show what they look at, and change nothing.")
-@click.option("--no-rebalance", is_flag=True, help="End with the fix-layout: no file is moved onto the new bricks.")
+@click.option("--once-more", is_flag=True, help="Replace the disk again after a finished replacement.")
+@click.option("-n", "--dry-run", is_flag=True, help="Run the preflight checks and change nothing.")
+@click.option("--no-rebalance", is_flag=True, help="End after the fix-layout; move no files.")
 @click.option(
     "--accept-unlike",
     is_flag=True,
-    help="Also where the new bricks differ from the others in size or in their file system.",
+    help="Accept bricks that differ in size or file system.",
 )
 @verb
 def add_command(
@@ -70,9 +68,9 @@ def add_command(
     no_rebalance: bool,
     accept_unlike: bool,
 ) -> ExitCode:
-    """Add bricks with new file systems to the source volume, as whole sets, or give them to the target.
+    """Add bricks with new file systems to the source volume (whole sets) or to the target.
 
-    Gluster goes on by itself when this command is ended; the same command watches again, and goes on from anywhere.
+    Gluster continues if this command ends; the same command resumes.
     """
     to = AdditionSide(side)
     if to is AdditionSide.TARGET and (instead_of is not None or no_rebalance):

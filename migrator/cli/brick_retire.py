@@ -24,13 +24,15 @@ __all__ = ["brick", "retire_command"]
 
 
 @brick.command("retire")
-@click.option("-n", "--dry-run", is_flag=True, help="Ask the guards, judge by the newest catalog, and change nothing.")
-@click.option("--confirm", metavar="VOLUME", help="The name of the volume: without it nothing is stopped.")
+@click.option(
+    "-n", "--dry-run", is_flag=True, help="Run the preflight checks against the newest catalog; change nothing."
+)
+@click.option("--confirm", metavar="VOLUME", help="Name of the volume; required to stop it.")
 @verb
 def retire_command(invocation: Invocation, *, dry_run: bool, confirm: str | None) -> ExitCode:
-    """Stop the source volume for good, when everything in it is proven to be on the target.
+    """Stop the source volume after proving that everything in it is on the target.
 
-    The source is scanned anew before. Nothing is deleted: `gluster volume delete` is left to you.
+    Scans the source first. Deletes nothing; `gluster volume delete` is left to you.
     """
     # What only a retirement needs.
     from migrator.bootstrap.retiring import retirement_world  # noqa: PLC0415

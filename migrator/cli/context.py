@@ -88,7 +88,7 @@ def verb(function: Callable[..., ExitCode]) -> Callable[..., None]:
     Adds `--json`, turns errors into words and exit codes, and lets no traceback reach a user.
     """
 
-    @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON document.")
+    @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
     @click.pass_obj
     @functools.wraps(function)
     def command(invocation: Invocation, /, *, as_json: bool, **options: object) -> None:

@@ -39,11 +39,11 @@ ByBatch = Mapping[int, tuple[UserTree, ...]]
 @click.command("cutover")
 @batches
 @users
-@click.option("-n", "--dry-run", is_flag=True, help="Ask the guards, show the predicted freezes, and change nothing.")
+@click.option("-n", "--dry-run", is_flag=True, help="Run the preflight checks, show predicted freezes, change nothing.")
 @click.option(
     "--accept-freeze",
     is_flag=True,
-    help="Also where the freeze is predicted to be longer than [cutover] max_freeze, or is not predicted.",
+    help="Accept a predicted freeze above [cutover] max_freeze, or an unknown one.",
 )
 @verb
 def cutover_command(
@@ -56,9 +56,9 @@ def cutover_command(
     dry_run: bool,
     accept_freeze: bool,
 ) -> ExitCode:
-    """Move users for good, one after the other: freeze, final pass, verify, switch, thaw.
+    """Move users one after the other: freeze, final pass, verify, switch, thaw.
 
-    Whatever fails before the switch thaws the user where he was; the same command goes on after a kill.
+    A failure before the switch thaws the user on the source. The same command resumes after a kill.
     """
     return _move(
         invocation,
@@ -75,11 +75,11 @@ def cutover_command(
 @click.command("rollback")
 @batches
 @users
-@click.option("-n", "--dry-run", is_flag=True, help="Show what it would begin with, and change nothing.")
+@click.option("-n", "--dry-run", is_flag=True, help="Show the first step; change nothing.")
 @click.option(
     "--overwrite-source",
     is_flag=True,
-    help="Also where somebody changed the retained source: what stands in the way there goes to its trash.",
+    help="Roll back although the kept source was changed; those changes go to its trash.",
 )
 @verb
 def rollback_command(
@@ -92,9 +92,9 @@ def rollback_command(
     dry_run: bool,
     overwrite_source: bool,
 ) -> ExitCode:
-    """Move users back to the source, with what they changed on the target; possible until the source is purged.
+    """Move users back to the source with their later changes, until the source is purged.
 
-    Before the switch it gives a cutover up; after it, changes are carried back first.
+    Before the switch it aborts the cutover.
     """
     return _move(
         invocation,

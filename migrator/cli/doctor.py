@@ -18,7 +18,7 @@ from migrator.stages.doctor import DoctorWorld, examine
 @click.command("doctor")
 @verb
 def doctor_command(invocation: Invocation) -> ExitCode:
-    """Preflight: every finding with its fix; probes what the target keeps of a file, and records it."""
+    """Check the site and print each finding with its fix; probe what the target preserves of a file."""
     wiring = bootstrap.Wiring(open_site(invocation))
     with ExitStack() as stack:
         source, target = stack.enter_context(wiring.source()), stack.enter_context(wiring.target())

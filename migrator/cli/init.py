@@ -20,16 +20,14 @@ _PATH = click.Path(path_type=Path)
 
 
 @click.command("init")
-@click.option("--source-mount", type=_PATH, help="Where the source is mounted (default: found among the mounts).")
-@click.option("--target-mount", type=_PATH, help="Where the target is mounted (default: found among the mounts).")
-@click.option(
-    "--trees", multiple=True, metavar="GLOB", help="Directories that move as one unit, as in 'home/*'; repeatable."
-)
-@click.option("--name", metavar="NAME", help="The site's name.")
-@click.option("--state-dir", type=_PATH, help="Where ledger, catalogs, manifests and logs go: a local disk.")
-@click.option("--volume", metavar="NAME", help="The Gluster volume (default: what is mounted at the source).")
-@click.option("--gluster", metavar="COMMAND", help="The gluster command to ask, where it is not on this host's PATH.")
-@click.option("--inodes-free", type=int, help="How many files the target can take, where it does not tell.")
+@click.option("--source-mount", type=_PATH, help="Mount point of the source (default: detected).")
+@click.option("--target-mount", type=_PATH, help="Mount point of the target (default: detected).")
+@click.option("--trees", multiple=True, metavar="GLOB", help="User trees, e.g. 'home/*'; repeatable.")
+@click.option("--name", metavar="NAME", help="Name of the site.")
+@click.option("--state-dir", type=_PATH, help="Directory on a local disk for ledger, catalogs, manifests and logs.")
+@click.option("--volume", metavar="NAME", help="Gluster volume (default: the one mounted at the source).")
+@click.option("--gluster", metavar="COMMAND", help="Command to use instead of gluster.")
+@click.option("--inodes-free", type=int, help="Number of files the target can hold, if it reports none.")
 @verb
 def init_command(
     invocation: Invocation,
@@ -43,7 +41,7 @@ def init_command(
     gluster: str | None,
     inodes_free: int | None,
 ) -> ExitCode:
-    """Write site.toml, create the ledger, record both file systems; may be called again."""
+    """Write site.toml, create the ledger, record both file systems; may be repeated."""
     request = InitRequest(
         source_mount=source_mount,
         target_mount=target_mount,

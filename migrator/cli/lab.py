@@ -30,13 +30,13 @@ _DIRECTORY = click.option(
     type=click.Path(path_type=Path),
     default=Path(os.fsdecode(_DEFAULTS.directory)),
     show_default=True,
-    help="Where the lab lives.",
+    help="Directory of the lab.",
 )
 
 
 @click.group("lab")
 def lab() -> None:
-    """A rehearsal on this machine: a real GlusterFS cluster with invented users."""
+    """Run a lab on this machine: a real GlusterFS cluster with invented users."""
 
 
 @lab.command("up")
@@ -44,12 +44,12 @@ def lab() -> None:
 @click.option(
     "--kind",
     type=click.Choice([kind.value for kind in LabKind]),
-    help="A Gluster cluster, or plain directories (default: what this machine can run).",
+    help="Gluster cluster or plain directories (default: what this machine can run).",
 )
 @click.option("--hosts", type=int, default=_DEFAULTS.hosts, show_default=True, help="Brick servers.")
 @click.option("--bricks", type=int, default=_DEFAULTS.bricks_per_host, show_default=True, help="Bricks per server.")
 @click.option(
-    "--brick-size", type=SIZE, default=_DEFAULTS.brick_size_bytes, help="Size of a brick, sparse (default: 2GiB)."
+    "--brick-size", type=SIZE, default=_DEFAULTS.brick_size_bytes, help="Size of a brick (sparse; default: 2GiB)."
 )
 @click.option(
     "--target-size", type=SIZE, default=_DEFAULTS.target_size_bytes, help="Size of the target (default: 4GiB)."
@@ -60,12 +60,12 @@ def lab() -> None:
     type=click.Choice([kind.value for kind in VolumeType]),
     default=_DEFAULTS.volume_type.value,
     show_default=True,
-    help="How the volume spreads files.",
+    help="Layout of the volume.",
 )
 @click.option("--users", type=int, default=_DEFAULTS.users, show_default=True, help="Invented users.")
-@click.option("--files", type=int, default=_DEFAULTS.files, show_default=True, help="Files of all users together.")
-@click.option("--data", type=SIZE, default=_DEFAULTS.data_bytes, help="Bytes of all users together (default: 384MiB).")
-@click.option("--seed", type=int, default=_DEFAULTS.seed, show_default=True, help="Equal seeds give equal trees.")
+@click.option("--files", type=int, default=_DEFAULTS.files, show_default=True, help="Files in total.")
+@click.option("--data", type=SIZE, default=_DEFAULTS.data_bytes, help="Bytes in total (default: 384MiB).")
+@click.option("--seed", type=int, default=_DEFAULTS.seed, show_default=True, help="Seed of the trees.")
 @verb
 def up_command(
     invocation: Invocation,
@@ -82,7 +82,7 @@ def up_command(
     data: int,
     seed: int,
 ) -> ExitCode:
-    """Bring a lab up and fill it with users' trees; writes its site.toml."""
+    """Start a lab, fill it with users' trees, and write its site.toml."""
     obstacle = None if kind else why_no_cluster()
     chosen = LabKind(kind) if kind else (LabKind.POSIX if obstacle else LabKind.GLUSTER)
     if obstacle:
@@ -114,7 +114,7 @@ def up_command(
 @_DIRECTORY
 @verb
 def down_command(invocation: Invocation, directory: Path) -> ExitCode:
-    """End everything that the lab is made of, also after a crash, and remove its directory."""
+    """Stop the lab, also after a crash, and remove its directory."""
     there = run_to_end(
         lab_down(os.fsencode(directory.absolute()), bootstrap.processes(), bootstrap.clock()),
         when_interrupted=f"run `migrator lab down --dir {directory}` again: it goes on",
@@ -129,10 +129,10 @@ def down_command(invocation: Invocation, directory: Path) -> ExitCode:
 @lab.command("churn")
 @_DIRECTORY
 @click.option("--rate", type=click.FloatRange(min=0.01), default=20.0, show_default=True, help="Operations per second.")
-@click.option("--seed", type=int, default=1, show_default=True, help="Equal seeds draw equal operations.")
-@click.option("--tree", "trees", multiple=True, metavar="PATH", help="Only in this user tree; repeatable.")
-@click.option("--operations", type=click.IntRange(min=1), help="Stop after so many (default: at Ctrl-C).")
-@click.option("--journal", type=click.Path(path_type=Path), help="Where every touched path goes (default: in the lab).")
+@click.option("--seed", type=int, default=1, show_default=True, help="Seed of the operations.")
+@click.option("--tree", "trees", multiple=True, metavar="PATH", help="Only this user tree; repeatable.")
+@click.option("--operations", type=click.IntRange(min=1), help="Number of operations (default: until Ctrl-C).")
+@click.option("--journal", type=click.Path(path_type=Path), help="File for the journal (default: in the lab).")
 @verb
 def churn_command(
     invocation: Invocation,
@@ -144,7 +144,7 @@ def churn_command(
     operations: int | None,
     journal: Path | None,
 ) -> ExitCode:
-    """Write, rename, link and delete in users' trees until stopped, with a journal of every path."""
+    """Simulate users: write, rename, link and delete until stopped; keep a journal of every path."""
     state = read_record(os.fsencode(directory.absolute()))
     where = os.fsencode(journal.absolute()) if journal else state.spec.directory + b"/churn.jsonl"
     chosen = tuple(os.fsencode(tree).strip(b"/") for tree in trees) or state.trees

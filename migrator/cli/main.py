@@ -11,27 +11,27 @@ from migrator.domain.errors import ExitCode
 
 _VERBS = {
     "init": ("migrator.cli.init:init_command", "write site.toml, create the ledger, record both file systems"),
-    "doctor": ("migrator.cli.doctor:doctor_command", "preflight: every finding with its fix"),
-    "scan": ("migrator.cli.scan:scan_command", "a new catalog of the whole source"),
-    "plan": ("migrator.cli.plan:plan_command", "ranking, batches, room, forecast, when bricks are free"),
+    "doctor": ("migrator.cli.doctor:doctor_command", "check the site; print each finding with its fix"),
+    "scan": ("migrator.cli.scan:scan_command", "scan the source into a new catalog"),
+    "plan": ("migrator.cli.plan:plan_command", "rank users, make batches, forecast, schedule the bricks"),
     "run": ("migrator.cli.run:run_command", "copy batches: a seed pass, then delta passes"),
-    "tune": ("migrator.cli.tune:tune_command", "other limits while a run goes on; what is in force"),
-    "pause": ("migrator.cli.tune:pause_command", "begin no more chunks, passes and cutovers"),
-    "resume": ("migrator.cli.tune:resume_command", "go on after a pause"),
-    "reap": ("migrator.cli.reap:reap", "old and tiny files: list, release, archive, restore"),
-    "verify": ("migrator.cli.verify:verify_command", "compare both sides, content included"),
-    "announce": ("migrator.cli.announce:announce_command", "tell users ahead when they will be moved"),
-    "backup": ("migrator.cli.backup:backup_command", "write down that the target was backed up"),
-    "cutover": ("migrator.cli.cutover:cutover_command", "move users for good, one after the other"),
-    "rollback": ("migrator.cli.cutover:rollback_command", "move users back, with what they changed since"),
-    "purge": ("migrator.cli.purge:purge_command", "free the source of users who are moved, against proof"),
-    "status": ("migrator.cli.status:status_command", "how far it is, now; --watch: live"),
-    "report": ("migrator.cli.report:report_command", "for management: how far, until when, and why"),
-    "metrics": ("migrator.cli.metrics:metrics_command", "progress and signs of life for Prometheus"),
-    "serve": ("migrator.cli.serve:serve_command", "the report as a local page that keeps itself up to date"),
-    "brick": ("migrator.cli.brick_retire:brick", "list, drain, stop, add, retire bricks; their status"),
-    "bench": ("migrator.cli.bench:bench", "the field's benchmarks on source, target and others"),
-    "lab": ("migrator.cli.lab:lab", "a rehearsal on this machine: up, churn, down"),
+    "tune": ("migrator.cli.tune:tune_command", "change or show the limits of a running migration"),
+    "pause": ("migrator.cli.tune:pause_command", "start no more chunks, passes and cutovers"),
+    "resume": ("migrator.cli.tune:resume_command", "continue after a pause"),
+    "reap": ("migrator.cli.reap:reap", "list, release, archive, restore old and tiny files"),
+    "verify": ("migrator.cli.verify:verify_command", "compare both sides including content"),
+    "announce": ("migrator.cli.announce:announce_command", "announce the move to users"),
+    "backup": ("migrator.cli.backup:backup_command", "record a backup of the target"),
+    "cutover": ("migrator.cli.cutover:cutover_command", "move users one after the other"),
+    "rollback": ("migrator.cli.cutover:rollback_command", "move users back with their later changes"),
+    "purge": ("migrator.cli.purge:purge_command", "free the source of moved users; needs proof"),
+    "status": ("migrator.cli.status:status_command", "show the current progress; --watch: live"),
+    "report": ("migrator.cli.report:report_command", "report for management"),
+    "metrics": ("migrator.cli.metrics:metrics_command", "metrics for Prometheus"),
+    "serve": ("migrator.cli.serve:serve_command", "serve the report as a web page"),
+    "brick": ("migrator.cli.brick_retire:brick", "list, drain, stop, add, retire bricks; show progress"),
+    "bench": ("migrator.cli.bench:bench", "run published benchmarks on both file systems"),
+    "lab": ("migrator.cli.lab:lab", "a lab on this machine: up, churn, down"),
 }
 """Every verb with its command and what `--help` says of it, in the order in which a migration needs them."""
 
@@ -90,10 +90,10 @@ class Verbs(click.Group):
     default="site.toml",
     show_default=True,
     type=click.Path(path_type=Path),
-    help="The site's configuration (or MIGRATOR_SITE).",
+    help="Configuration of the site (or MIGRATOR_SITE).",
 )
 @click.version_option(__version__, prog_name="migrator")
 @click.pass_context
 def main(context: click.Context, site_file: Path) -> None:
-    """Move the users of a production GlusterFS volume to BeeGFS, one after the other, with proofs of every copy."""
+    """Move the users of a production GlusterFS volume to BeeGFS, one after the other, and prove every copy."""
     context.obj = Invocation(site_file=site_file)

@@ -25,18 +25,18 @@ _LEAST_INTERVAL_S = 1.0
 @click.option(
     "--textfile",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Write this file for node_exporter, as NAME.prom in the directory that its textfile collector reads.",
+    help="Write this file (NAME.prom) for the textfile collector of node_exporter.",
 )
 @click.option(
     "--interval",
     "interval_s",
     type=Duration(least_s=_LEAST_INTERVAL_S),
-    help="With --textfile: write it again and again, with this pause, until Ctrl-C or SIGTERM.",
+    help="With --textfile: rewrite it at this interval until Ctrl-C or SIGTERM.",
 )
 @click.option(
     "--listen",
     metavar="ADDRESS:PORT",
-    help="Answer at http://ADDRESS:PORT/metrics, as in 127.0.0.1:9465. Other machines need --token-file.",
+    help="Serve http://ADDRESS:PORT/metrics, e.g. 127.0.0.1:9465. Non-local addresses need --token-file.",
 )
 @served
 @verb
@@ -50,7 +50,7 @@ def metrics_command(
     token_file: Path | None,
     names: tuple[str, ...],
 ) -> ExitCode:
-    """Progress, rates, errors, drains, freezes and signs of life for Prometheus; on standard output without options."""
+    """Print or serve metrics for Prometheus: progress, rates, errors, drains, freezes, heartbeats."""
     _check(textfile, interval_s, listen, token_file, names)
     wiring = bootstrap.Wiring(open_site(invocation))
     # Whatever is wrong is said before anything is served.

@@ -84,7 +84,7 @@ SIZE_NOT_ZERO = Size(least_bytes=1)
 SHARE = Share()
 
 
-plan_option = click.option("--plan", "plan_name", metavar="NAME", help="The plan (default: the latest).")
+plan_option = click.option("--plan", "plan_name", metavar="NAME", help="Plan (default: the newest).")
 
 
 def batches(function: Callable[..., None]) -> Callable[..., None]:
@@ -95,7 +95,7 @@ def batches(function: Callable[..., None]) -> Callable[..., None]:
         "every",
         is_flag=True,
         callback=_either_or,
-        help="All batches of the plan, one after the other; not together with --user-batch.",
+        help="All batches of the plan, in sequence.",
     )(function)
     return click.option(
         "--user-batch",
@@ -104,7 +104,7 @@ def batches(function: Callable[..., None]) -> Callable[..., None]:
         multiple=True,
         metavar="N",
         is_eager=True,
-        help="A batch of the plan; repeatable.",
+        help="Batch of the plan; repeatable.",
     )(function)
 
 
@@ -116,7 +116,7 @@ def users(function: Callable[..., None]) -> Callable[..., None]:
         multiple=True,
         metavar="NAME",
         callback=_users_alone,
-        help="The trees of a user of the plan, in whatever batch; repeatable; not together with --user-batch or --all.",
+        help="Trees of this user, in any batch; repeatable; excludes --user-batch and --all.",
     )(function)
 
 

@@ -37,17 +37,13 @@ if TYPE_CHECKING:
     type=click.Choice([order.value for order in Order]),
     default=Order.HEAVIEST.value,
     show_default=True,
-    help="Which users go first.",
+    help="Order of the users.",
 )
-@click.option("--name", metavar="NAME", help="The plan's name (default: the next free plan-NNNN).")
-@click.option("--catalog", metavar="NAME", help="The catalog to plan from (default: the latest finished one).")
-@click.option("-f", "--chunk-files", type=click.IntRange(1), help="Files in a chunk at most (default: site.toml).")
-@click.option(
-    "-s", "--chunk-size", type=SIZE_NOT_ZERO, help="Bytes in a chunk at most, as in 4GiB (default: site.toml)."
-)
-@click.option(
-    "--accept-unknown-inodes", is_flag=True, help="Plan although the target does not tell how many files it can take."
-)
+@click.option("--name", metavar="NAME", help="Name of the plan (default: next free plan-NNNN).")
+@click.option("--catalog", metavar="NAME", help="Catalog to plan from (default: newest finished one).")
+@click.option("-f", "--chunk-files", type=click.IntRange(1), help="Maximum files per chunk (default: site.toml).")
+@click.option("-s", "--chunk-size", type=SIZE_NOT_ZERO, help="Maximum bytes per chunk, e.g. 4GiB (default: site.toml).")
+@click.option("--accept-unknown-inodes", is_flag=True, help="Plan although the target's free inodes are unknown.")
 @verb
 def plan_command(
     invocation: Invocation,

@@ -32,16 +32,16 @@ if TYPE_CHECKING:
 @click.command("purge")
 @batches
 @users
-@click.option("-n", "--dry-run", is_flag=True, help="Take the very decisions, change nothing, and print the checksum.")
+@click.option("-n", "--dry-run", is_flag=True, help="Make the same decisions, change nothing, print the checksum.")
 @click.option(
     "--confirm",
     metavar="CHECKSUM",
-    help="The checksum that --dry-run printed, or its first 12 characters: without it nothing is removed.",
+    help="Checksum printed by --dry-run, or its first 12 characters; required to remove anything.",
 )
 @click.option(
     "--reread",
     is_flag=True,
-    help="Read the content of every file again, on the source and where it is unchanged on the target too.",
+    help="Read all content again, on the source and, where unchanged, on the target.",
 )
 @click.option("-j", "--jobs", "--np", "jobs", type=click.IntRange(1, 256), default=4, help="Threads (default: 4).")
 @verb
@@ -57,9 +57,9 @@ def purge_command(
     reread: bool,
     jobs: int,
 ) -> ExitCode:
-    """Free the source of users who have worked on the target for [cutover] retain, against proof of every file.
+    """Free the source of users who have worked on the target for [cutover] retain; needs proof of every file.
 
-    What is removed does not come back. Look at it first with --dry-run. The same command goes on where one was killed.
+    Removal is final: use --dry-run first. The same command resumes after a kill.
     """
     site = open_site(invocation)
     wiring = bootstrap.Wiring(site)

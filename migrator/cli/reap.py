@@ -28,25 +28,23 @@ if TYPE_CHECKING:
 
 @click.group("reap")
 def reap() -> None:
-    """Old and tiny files: list, archive, restore, release (docs/reap.md)."""
+    """List, archive, restore and release old and tiny files."""
 
 
 @reap.command("list")
-@click.option("--user", "users", multiple=True, metavar="NAME", help="Only this user's files; repeatable.")
-@click.option(
-    "--user-batch", "numbers", type=int, multiple=True, metavar="N", help="Only those of a batch; repeatable."
-)
+@click.option("--user", "users", multiple=True, metavar="NAME", help="Only this user; repeatable.")
+@click.option("--user-batch", "numbers", type=int, multiple=True, metavar="N", help="Only this batch; repeatable.")
 @plan_option
 @click.option(
     "--csv",
     "csv_file",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Also write every file into this CSV file.",
+    help="Also write all files to this CSV file.",
 )
 @click.option(
     "--out",
     type=click.Path(path_type=Path, file_okay=False),
-    help="Also write a file for each user into this directory.",
+    help="Also write one file per user to this directory.",
 )
 @click.option(
     "--format",
@@ -54,7 +52,7 @@ def reap() -> None:
     type=click.Choice(["text", "csv"]),
     default="text",
     show_default=True,
-    help="What --out writes: a text to send, or every file of the user.",
+    help="Content of --out: a text to send, or a list of the files.",
 )
 @verb
 def list_command(
@@ -67,7 +65,7 @@ def list_command(
     out: Path | None,
     form: str,
 ) -> ExitCode:
-    """What the rules of [reap] match in the latest catalog, user by user, and what that saves; nothing changes."""
+    """List per user what the rules of [reap] match in the newest catalog, and what that saves."""
     from migrator.adapters.output.reap_reports import ReapCsv, UserFiles, write_texts  # noqa: PLC0415
 
     site = open_site(invocation)
@@ -104,12 +102,10 @@ def list_command(
 
 @reap.command("release")
 @click.argument("paths", nargs=-1, metavar="PATH...")
-@click.option("--user", "user", required=True, metavar="NAME", help="Whose files.")
-@click.option(
-    "--glob", "globs", multiple=True, metavar="GLOB", help="Files by a glob below the user's trees; repeatable."
-)
+@click.option("--user", "user", required=True, metavar="NAME", help="Owner of the files.")
+@click.option("--glob", "globs", multiple=True, metavar="GLOB", help="Glob below the user's trees; repeatable.")
 @plan_option
-@click.option("--confirm-loss", is_flag=True, help="They are lost when the source is purged: that is meant.")
+@click.option("--confirm-loss", is_flag=True, help="Confirm that the purge deletes these files for good.")
 @verb
 def release_command(
     invocation: Invocation,
@@ -120,9 +116,9 @@ def release_command(
     plan_name: str | None,
     confirm_loss: bool,
 ) -> ExitCode:
-    """Give skipped files of a user up for deletion with the source, so that they do not block its purge.
+    """Allow the purge to delete skipped files of a user.
 
-    A PATH, named from the source's root, takes all that lies below it along.
+    A PATH (from the source's root) includes everything below it.
     """
     site = open_site(invocation)
     wiring = bootstrap.Wiring(site)

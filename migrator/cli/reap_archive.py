@@ -42,9 +42,9 @@ def archive_command(
     users: Sequence[str],
     plan_name: str | None,
 ) -> ExitCode:
-    """Pack what the plan's reap list wants archived, into the trees' archive directories on the target.
+    """Pack the files that the plan archives into archives on the target.
 
-    Every archive is read back from the target before it counts. The same command goes on where a stopped one was.
+    Each archive is read back before it counts. The same command resumes.
     """
     site = open_site(invocation)
     wiring = bootstrap.Wiring(site)
@@ -71,15 +71,15 @@ def archive_command(
 
 @click.command("restore")
 @click.argument("patterns", nargs=-1, required=True, metavar="PATH|GLOB...")
-@click.option("--user", "user", metavar="NAME", help="Whose files: all trees of a user of the plan.")
-@click.option("--tree", "tree", metavar="PATH", help="Whose files: one tree, by its path, as `status` shows it.")
+@click.option("--user", "user", metavar="NAME", help="All trees of this user.")
+@click.option("--tree", "tree", metavar="PATH", help="One tree by its path.")
 @click.option(
     "--to",
     type=click.Path(path_type=Path, file_okay=False),
     metavar="DIR",
-    help="A directory that files are put below, by their paths; default: to their places on the target.",
+    help="Restore below this directory (default: original places on the target).",
 )
-@click.option("--overwrite", is_flag=True, help="Replace what is there already.")
+@click.option("--overwrite", is_flag=True, help="Replace existing files.")
 @plan_option
 @verb
 def restore_command(
@@ -92,9 +92,9 @@ def restore_command(
     overwrite: bool,
     plan_name: str | None,
 ) -> ExitCode:
-    """Put archived files back, byte by byte and with all their attributes.
+    """Restore archived files with content and all attributes.
 
-    Paths and globs are relative to the user's tree: `letters/2014` with all that lies in it, or `*.log` anywhere.
+    Paths and globs are relative to the user's tree: `letters/2014` with its content, or `*.log` anywhere.
     """
     if (user is None) == (tree is None):
         raise UsageError("whose files?", hint="give --user NAME or --tree PATH, one of them")

@@ -31,26 +31,26 @@ _JSON = "report.json"
 @click.option(
     "--output",
     type=click.Path(path_type=Path, file_okay=False),
-    help="Also write report.html, report.md, report.csv and report.json into this directory.",
+    help="Also write report.html, .md, .csv and .json to this directory.",
 )
 @click.option(
     "--since",
     type=click.Path(path_type=Path, exists=True),
     metavar="PATH",
-    help="Compare with this earlier report: its report.json, or its directory. Default: the one that lies in --output, "
-    "with --send alone the one sent last.",
+    help="Compare with an earlier report.json or its directory (default: the one in --output; "
+    "with --send alone the one sent last).",
 )
 @click.option("--pdf", is_flag=True, help="Also write report.pdf; needs Chromium.")
 @click.option(
     "--send",
     is_flag=True,
-    help="Hand the report to the hooks of post-report.d; without --output it is kept in the state directory.",
+    help="Pass the report to the hooks of post-report.d; without --output it is kept in the state directory.",
 )
 @verb
 def report_command(
     invocation: Invocation, *, plan_name: str | None, output: Path | None, since: Path | None, pdf: bool, send: bool
 ) -> ExitCode:
-    """The status with its history, a forecast and its proofs, for management."""
+    """Report for management: progress, history, forecast, proofs."""
     if pdf and output is None and not send:
         raise UsageError("--pdf needs a place for the file", hint="name a directory with --output")
     wiring = bootstrap.Wiring(open_site(invocation))

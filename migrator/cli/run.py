@@ -30,24 +30,24 @@ if TYPE_CHECKING:
 @click.command("run")
 @batches
 @users
+@click.option("--recopy", is_flag=True, help="Send every file again, even if size and times match.")
+@click.option("-n", "--dry-run", is_flag=True, help="Make the same decisions, change nothing.")
 @click.option(
-    "--recopy", is_flag=True, help="Send every file again, also where size and times on the target are right already."
+    "-j", "--jobs", "--np", "jobs", type=click.IntRange(1, 256), help="Streams per host (default: site.toml)."
 )
-@click.option("-n", "--dry-run", is_flag=True, help="Take the very decisions of a run, and change nothing.")
-@click.option("-j", "--jobs", "--np", "jobs", type=click.IntRange(1, 256), help="Streams (default: site.toml).")
 @click.option(
-    "--bwlimit", type=SIZE_NOT_ZERO, metavar="SIZE", help="Bytes per second for all streams together, as in 200MiB."
+    "--bwlimit", type=SIZE_NOT_ZERO, metavar="SIZE", help="Bytes per second for all streams together, e.g. 200MiB."
 )
 @click.option(
     "--engine",
     type=click.Choice(["auto", "rsync", "direct", "fpsync", "parsyncfp2"]),
-    help="What copies (default: site.toml).",
+    help="Engine (default: site.toml).",
 )
 @click.option(
     "--deltas",
     type=click.IntRange(0, 1000),
     metavar="N",
-    help="Delta passes after the seed pass, at most; 0: the seed pass only (default: [transfer] max_delta_passes).",
+    help="Maximum number of delta passes; 0: seed pass only (default: [transfer] max_delta_passes).",
 )
 @verb
 def run_command(
@@ -64,9 +64,9 @@ def run_command(
     engine: str | None,
     deltas: int | None,
 ) -> ExitCode:
-    """Copy batches with parallel streams; the same command goes on where a stopped or killed one was.
+    """Copy batches with parallel streams: a seed pass, then delta passes. The same command resumes.
 
-    With --user a delta pass over the trees of these users alone, after the seed pass over their batch.
+    With --user: a delta pass over these users' trees, after the seed pass of their batch.
     """
     site = open_site(invocation)
     wiring = bootstrap.Wiring(site)

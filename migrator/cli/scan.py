@@ -23,15 +23,15 @@ if TYPE_CHECKING:
 
 @click.command("scan")
 @click.option(
-    "--via", type=click.Choice(["auto", "bricks", "mount"]), help="Which way to read the source (default: site.toml)."
+    "--via", type=click.Choice(["auto", "bricks", "mount"]), help="How to read the source (default: site.toml)."
 )
 @click.option(
     "-j", "--jobs", "--np", "jobs", type=click.IntRange(1, 256), default=8, show_default=True, help="Workers."
 )
-@click.option("--restart", is_flag=True, help="Begin anew where an unfinished scan would be gone on with.")
+@click.option("--restart", is_flag=True, help="Start over instead of resuming.")
 @verb
 def scan_command(invocation: Invocation, via: str | None, jobs: int, restart: bool) -> ExitCode:
-    """Walk the source into a new catalog; a killed scan of the mount goes on where it was."""
+    """Scan the source into a new catalog; a killed scan of the mount is resumed."""
     site = open_site(invocation)
     wiring = bootstrap.Wiring(site)
     request = ScanRequest(

@@ -29,12 +29,12 @@ def served(function: Callable[..., None]) -> Callable[..., None]:
         "names",
         multiple=True,
         metavar="NAME",
-        help="A name of this machine that requests may come by, beside its host name and addresses; repeatable.",
+        help="Additional host name that requests may use; repeatable.",
     )(function)
     return click.option(
         "--token-file",
         type=click.Path(path_type=Path),
-        help="Ask for the token in this file (its owner's alone, at least 16 characters).",
+        help="Require the token in this file (mode 0600, at least 16 characters).",
     )(function)
 
 
@@ -45,7 +45,7 @@ def served(function: Callable[..., None]) -> Callable[..., None]:
     metavar="ADDRESS:PORT",
     default="127.0.0.1:9466",
     show_default=True,
-    help="Where; port 0 is any that is free. Addresses that other machines reach need --token-file.",
+    help="Address and port (0: any free one). Non-local addresses need --token-file.",
 )
 @served
 @click.option(
@@ -54,7 +54,7 @@ def served(function: Callable[..., None]) -> Callable[..., None]:
     type=Duration(least_s=_LEAST_INTERVAL_S),
     default="10s",
     show_default=True,
-    help="How often the page reads the ledger anew.",
+    help="Refresh interval.",
 )
 @verb
 def serve_command(
@@ -66,7 +66,7 @@ def serve_command(
     names: tuple[str, ...],
     interval_s: float,
 ) -> ExitCode:
-    """The report as a local web page that keeps itself up to date, until Ctrl-C or SIGTERM; it changes nothing."""
+    """Serve the report as a read-only web page that refreshes itself, until Ctrl-C or SIGTERM."""
     wiring = bootstrap.Wiring(open_site(invocation))
     # What is wrong with the ledger is said here, and not to the first browser.
     wiring.ledger(read_only=True).close()

@@ -19,20 +19,18 @@ _LEAST_INTERVAL_S = 0.2
 
 @click.command("status")
 @plan_option
-@click.option(
-    "--watch", is_flag=True, help="Look again and again, until q or Ctrl-C; plain lines where there is no terminal."
-)
+@click.option("--watch", is_flag=True, help="Refresh until q or Ctrl-C; plain lines without a terminal.")
 @click.option(
     "--interval",
     "interval_s",
     type=Duration(least_s=_LEAST_INTERVAL_S),
     default="2s",
     show_default=True,
-    help="With --watch: how long between two looks.",
+    help="With --watch: refresh interval.",
 )
 @verb
 def status_command(invocation: Invocation, plan_name: str | None, watch: bool, interval_s: float) -> ExitCode:
-    """How far the migration is, now; works beside a run."""
+    """Show the current progress; may run at any time."""
     if watch and invocation.as_json:
         raise UsageError(
             "--watch excludes --json", hint="migrator status --json prints one document, as often as it is called"

@@ -27,18 +27,18 @@ _LEAST_LATENCY_S = 0.001
 
 
 @click.command("tune")
-@click.option("-j", "--jobs", "--np", "jobs", type=click.IntRange(1, 1024), help="Streams on each host, at most.")
+@click.option("-j", "--jobs", "--np", "jobs", type=click.IntRange(1, 1024), help="Maximum streams per host.")
 @click.option(
-    "--bwlimit", type=SIZE_NOT_ZERO, metavar="SIZE", help="Bytes per second for all streams together, as in 200MiB."
+    "--bwlimit", type=SIZE_NOT_ZERO, metavar="SIZE", help="Bytes per second for all streams together, e.g. 200MiB."
 )
 @click.option(
     "--max-latency",
     type=Duration(least_s=_LEAST_LATENCY_S),
     metavar="TIME",
-    help="Latency of small operations beyond which streams are taken away, as in 50ms.",
+    help="Latency of small operations above which streams are reduced, e.g. 50ms.",
 )
-@click.option("--max-load", type=Figure(min=0.0), help="Load of a host beyond which streams are taken away.")
-@click.option("--reset", is_flag=True, help="Forget what was tuned before: what is not given here is as in site.toml.")
+@click.option("--max-load", type=Figure(min=0.0), help="Load of a host above which its streams are reduced.")
+@click.option("--reset", is_flag=True, help="Drop earlier settings of `tune`.")
 @verb
 def tune_command(
     invocation: Invocation,
@@ -49,10 +49,9 @@ def tune_command(
     max_load: float | None,
     reset: bool,
 ) -> ExitCode:
-    """Change limits while a run goes on: chunks that are begun from now on keep to them, the others end within minutes.
+    """Change limits of a running migration; they apply to chunks that start from now on.
 
-    They take the place of those of site.toml and of the command line, for all runs, until `--reset`. Without any option it
-    shows what is in force.
+    They override site.toml and the command line for all runs until `--reset`. Without options it shows the limits.
     """
     limits = Limits(jobs=jobs, bwlimit_bytes_per_s=bwlimit, max_latency_s=max_latency, max_load=max_load)
     if limits.nothing and not reset:
@@ -75,10 +74,10 @@ def tune_command(
 
 
 @click.command("pause")
-@click.option("--reason", default="", metavar="TEXT", help="Why, for whoever asks.")
+@click.option("--reason", default="", metavar="TEXT", help="Reason, shown by status.")
 @verb
 def pause_command(invocation: Invocation, *, reason: str) -> ExitCode:
-    """Begin no more chunks, passes and cutovers until `resume`; what is at work goes on to its end, and a run waits."""
+    """Start no more chunks, passes and cutovers until `resume`; running ones finish."""
     with _tuning(invocation) as tuning:
         shown = tuning.pause(reason)
     present(invocation, shown, _as_document)
@@ -88,7 +87,7 @@ def pause_command(invocation: Invocation, *, reason: str) -> ExitCode:
 @click.command("resume")
 @verb
 def resume_command(invocation: Invocation) -> ExitCode:
-    """Go on after `pause`."""
+    """Continue after `pause`."""
     with _tuning(invocation) as tuning:
         shown = tuning.resume()
     present(invocation, shown, _as_document)

@@ -39,13 +39,13 @@ SAMPLE_SEED = 1
 @click.option(
     "--carry",
     is_flag=True,
-    help="Do not read content again that an earlier verification read, where neither side has changed since.",
+    help="Skip content that an earlier verification read and that is unchanged on both sides.",
 )
 @click.option(
     "--sample",
     type=SHARE,
     metavar="SHARE",
-    help="Share of files whose content is read, as in 5% or 0.05 (default: site.toml).",
+    help="Share of files whose content is read, e.g. 5% (default: site.toml).",
 )
 @click.option("-j", "--jobs", "--np", "jobs", type=click.IntRange(1, 256), help="Workers (default: site.toml).")
 @verb
@@ -60,13 +60,12 @@ def verify_command(
     sample: float | None,
     jobs: int | None,
 ) -> ExitCode:
-    """Compare both sides of batches, or of users' trees, content included, and write the manifest of what arrived.
+    """Compare both sides including content, and write the manifest of what arrived.
 
-    A batch is verified when all of it was compared together: --user never makes it so. Users who work on the target, or
-    are being moved, are left out; but named by --user, one to whose kept source a rollback has carried files before it was
-    given up is compared for `purge`: what he changes meanwhile differs, and harms nothing.
+    Only a verification of the whole batch marks it verified; --user never does. Cut-over users are left out; --user NAME compares
+    one after an aborted rollback, as proof for `purge`.
 
-    A verification that is interrupted keeps nothing of its batch: the same command starts that batch over.
+    An interrupted verification starts its batch over.
     """
     site = open_site(invocation)
     wiring = bootstrap.Wiring(site)

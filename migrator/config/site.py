@@ -262,7 +262,7 @@ class TransferSection(_Section, frozen=True, kw_only=True):
     """Limit for all streams together; none by default. Example: `"500MiB/s"`."""
     windows: LimitedWindows = ()
     """When chunks start; always by default. Outside of the windows `run` waits, and running chunks finish. A window
-    may have limits of its own; of several open windows the smallest limit counts (docs/governor.md). Example:
+    may have limits of its own; of several open windows the smallest limit counts (docs/transfer.md). Example:
     `["Mon-Fri 19:00-07:00", "Sat,Sun 00:00-24:00"]`."""
     reserve_bytes: Size = GIB
     """Bytes that stay free on the target."""
@@ -438,7 +438,7 @@ class DrainSection(_Section, frozen=True, kw_only=True):
 
 
 class CapacitySection(_Section, frozen=True, kw_only=True):
-    """The space on both sides over the weeks, by which `plan` makes its schedule (docs/schedule.md)."""
+    """The space on both sides over the weeks, by which `plan` makes its schedule (docs/scan-and-plan.md)."""
 
     max_fill: Share = 0.9
     """How full the target and the bricks may become in the schedule."""
@@ -447,11 +447,11 @@ class CapacitySection(_Section, frozen=True, kw_only=True):
 
 
 class GovernorSection(_Section, frozen=True, kw_only=True):
-    """How many streams run, and the load that users must not feel (docs/governor.md)."""
+    """How many streams run, and the load that users must not feel (docs/transfer.md)."""
 
     max_latency_s: Annotated[Duration, Meta(ge=0.001)] | None = None
     """The highest latency of small operations on either file system. Beyond it streams are reduced, and drains and rebalances
-    with a `throttle` yield on the source (docs/probes.md). Example: `"50ms"`."""
+    with a `throttle` yield on the source (docs/transfer.md). Example: `"50ms"`."""
     max_load: Annotated[Number, Meta(ge=0)] | None = None
     """The highest load average (of one minute) of a host. Beyond it streams are reduced there. Example: `32`."""
     streams: Literal["measured", "fixed"] = "measured"

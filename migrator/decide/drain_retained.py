@@ -1,6 +1,6 @@
 """Sources of users who work on the target, that still lie on bricks that are to be drained: whether they are moved for nothing. Pure.
 
-What is purged need not be moved, so a schedule may count on the purge before the drain (docs/schedule.md). Where it does and
+What is purged need not be moved, so a schedule may count on the purge before the drain (docs/scan-and-plan.md). Where it does and
 nobody has purged, the drain is longer than planned, and may not even have the room that was planned for it.
 """
 

@@ -51,7 +51,7 @@ class Verdict(StrEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpeedUp:
     """One test before and after. `factor` is how many times as fast the target is (below 1: slower), `low` and `high` its interval
-    (docs/benchmarks.md), None where there is none. `before` and `after` are medians: seconds, or the `unit` per second where a side did not come to
+    (docs/bench.md), None where there is none. `before` and `after` are medians: seconds, or the `unit` per second where a side did not come to
     its end or was not asked for the same amount. `runs` are those that count on the side that has fewer.
     """
 

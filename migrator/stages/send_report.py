@@ -58,7 +58,7 @@ async def require_report_hooks(hooks: Hooks, blocking: Blocking) -> None:
         raise Refused(
             f"nobody would send the report: there is no hook in {stage.name}.d of {show(hooks.directory)}",
             cause="this program sends nothing itself: it hands the report to hooks",
-            hint="put one there, such as hooks/post-report.d/50-mail-report of the samples (docs/report.md)",
+            hint="put one there, such as hooks/post-report.d/50-mail-report of the samples (docs/reports.md)",
         )
 
 

@@ -1,4 +1,4 @@
-"""docs/benchmarks.md says what the suites do."""
+"""docs/bench.md says what the suites do."""
 
 import re
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 from migrator.decide.benchmark_suites import publications, suite
 from migrator.domain.benchmark import SuiteName
 
-PAGE = (Path(__file__).parents[2] / "docs" / "benchmarks.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "bench.md").read_text(encoding="utf-8")
 
 
 def sections() -> dict[str, tuple[str, str]]:

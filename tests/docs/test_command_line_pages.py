@@ -52,7 +52,18 @@ def test_every_verb_takes_json_and_explains_every_option() -> None:
         assert command.help, words
 
 
+def anchors(page: Path) -> set[str]:
+    """The anchors of a page: its own, and those that GitHub makes of its headings."""
+    text = page.read_text(encoding="utf-8")
+    headings = re.findall(r"^#+ (.*)$", text, flags=re.MULTILINE)
+    made = {re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-") for heading in headings}
+    return made | set(re.findall(r'<a id="([^"]+)">', text))
+
+
 def test_links_between_the_pages_lead_somewhere() -> None:
-    for page in (ROOT / "README.md", *(ROOT / "docs").glob("*.md")):
-        for link in re.findall(r"\]\(([^)#:]+)\)", page.read_text(encoding="utf-8")):
-            assert (page.parent / link).exists(), f"{page.name}: {link}"
+    readmes = [ROOT / folder / "README.md" for folder in (".", "hooks", "plans")]
+    for page in (*readmes, *(ROOT / "docs").rglob("*.md")):
+        for link, anchor in re.findall(r"\]\((?!\w+:)([^)#]*)#?([^)]*)\)", page.read_text(encoding="utf-8")):
+            file = page.parent / link if link else page
+            assert file.exists(), f"{page.name}: {link}"
+            assert not anchor or anchor in anchors(file), f"{page.name}: {link}#{anchor}"

@@ -2,7 +2,10 @@
 
 from pathlib import Path
 
-PAGE = (Path(__file__).parents[2] / "docs" / "cutover.md").read_text(encoding="utf-8")
+from migrator.config.load import load_site
+
+REPOSITORY = Path(__file__).parents[2]
+PAGE = (REPOSITORY / "docs" / "cutover.md").read_text(encoding="utf-8")
 
 
 def section(title: str) -> str:
@@ -10,4 +13,6 @@ def section(title: str) -> str:
 
 
 def test_the_link_of_the_sample_is_told() -> None:
-    assert 'link = "/home/{user}"' in section("Switching")
+    link = load_site(REPOSITORY / "docs" / "samples" / "site.toml").cutover.link
+    assert link is not None
+    assert f'link = "{link}"' in section("Switch")

@@ -76,7 +76,7 @@ def test_every_stage_is_told_with_the_verbs_that_call_it() -> None:
 
 
 def test_what_may_have_failed_and_how_much_of_the_reason_a_variable_has_is_told() -> None:
-    cells = {row[0]: row[1] for row in rows(section("What a hook is told"))}
+    cells = {row[0]: row[1] for row in rows(section("Input"))}
     failing = (HookStep.DRAIN, HookStep.STOP, HookStep.ADD)
     assert re.findall(r"`([\w-]+)`", cells["`failed`"]) == [step.value for step in failing]
     assert f"its first {MOST_REASON_CHARACTERS:,} characters" in cells["`MIGRATOR_REASON`"]
@@ -91,7 +91,7 @@ def test_the_document_is_the_one_that_a_hook_gets() -> None:
 
 
 def test_every_key_and_every_variable_is_told() -> None:
-    keys, variables = section("What a hook is told").split("The environment is clean")
+    keys, variables = section("Input").split("The environment is clean")
     told = [key for row in rows(keys)[1:] for key in re.findall(r"`(\w+)`", row[0])]
     assert told == list(json.loads(document(STAGE, SITE, FACTS)))
     assert [row[0].strip("`") for row in rows(variables)[1:]] == [name for name, _ in environment(STAGE, SITE, FACTS)]
@@ -103,12 +103,12 @@ def test_every_key_and_every_variable_is_told() -> None:
 
 
 def test_every_state_is_told() -> None:
-    (state,) = [row[1] for row in rows(section("What a hook is told")) if row[0] == "`state`"]
+    (state,) = [row[1] for row in rows(section("Input")) if row[0] == "`state`"]
     assert re.findall(r"`(\w+)`", state) == ["null", *HookState]
 
 
 def test_the_exit_codes_mean_what_the_table_says() -> None:
-    table = {row[0]: row[1:] for row in rows(section("Order, and what stops what"))[1:]}
+    table = {row[0]: row[1:] for row in rows(section("Order and results"))[1:]}
     words = {
         "go on": HookOutcome.GO_ON,
         "as 0": HookOutcome.GO_ON,

@@ -183,7 +183,7 @@ TYPES = [
 
 def documented(name: str) -> set[str]:
     section = re.split(r"^##+ ", TEXT.split(f"### {name}\n")[1], flags=re.MULTILINE)[0]
-    cells = [line.split("|")[1] for line in section.splitlines() if line.startswith("| `")]
+    cells = [line.partition(": ")[0] for line in section.splitlines() if line.startswith("- `")]
     return {key for cell in cells for key in re.findall(r"`([a-z_]+)`", cell)}
 
 

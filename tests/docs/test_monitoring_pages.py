@@ -94,9 +94,9 @@ def test_what_annotations_and_legends_print_is_there() -> None:
 
 
 def test_the_page_has_every_metric_as_it_is_and_no_other() -> None:
-    rows = set(re.findall(r"^\| `migrator_.*$", PAGE, re.MULTILINE))
+    rows = set(re.findall(r"^- `migrator_.*$", PAGE, re.MULTILINE))
     wanted = {
-        f"| `{spec.name}` | {spec.kind.value} | {', '.join(f'`{label}`' for label in spec.labels)} | {spec.help} |"
+        f"- `{spec.name}` ({', '.join([spec.kind.value, *(f'`{label}`' for label in spec.labels)])}): {spec.help}"
         for spec in CATALOGUE
     }
     assert rows == wanted

@@ -1,4 +1,4 @@
-"""docs/status.md names the parts of the live view."""
+"""docs/reports.md names the parts of the live view."""
 
 import re
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 from tests.unit.output.test_watch_view import drawn
 from tests.unit.output.watch_facts import watched
 
-PAGE = (Path(__file__).parents[2] / "docs" / "status.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "reports.md").read_text(encoding="utf-8")
 
 
 def test_every_part_of_the_view_is_explained_and_no_other() -> None:

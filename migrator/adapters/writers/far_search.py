@@ -67,7 +67,7 @@ class Search:
         if self._unreadable:
             unseen.append(
                 f"{len(self._unreadable)} of the processes cannot be read: {'; '.join(self._unreadable[:3])}"
-                " (as in some containers; docs/cutover.md, Who answers for it)"
+                " (as in some containers; docs/cutover.md, Freeze)"
             )
         return {"open": found[:_LIMIT], "unseen": unseen, "served": self._served or not self._bricks}
 
